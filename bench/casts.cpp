@@ -42,7 +42,7 @@ CastFigures cast_to(Context& context, const ProcMeshRef& view, std::size_t size,
                     std::size_t count) {
   const std::string body(size, 'x');
   return timed(view.num_ranks(), count, [&] {
-    const auto answers = must(context.call(view, kCastPort, body, kPatience));
+    const auto answers = must(context.call(view, kCastPort, body, kAnswerLimit));
     for (std::size_t rank = 0; rank < answers.size(); ++rank) {
       const auto& answer = answers[rank];
       if (!answer)
@@ -57,7 +57,7 @@ CastFigures cast_to(Context& context, const ProcMeshRef& view, std::size_t size,
 CastFigures cast_and_reduce(const ActorView& view, std::size_t size, std::size_t count) {
   const std::string body(size, 'x');
   return timed(view.size(), count, [&] {
-    const auto sum = must(view.accumulate("one", body, "sum", {.deadline = kPatience}));
+    const auto sum = must(view.accumulate("one", body, "sum", {.deadline = kAnswerLimit}));
     if (!sum.errors.empty())
       throw std::runtime_error("rank " + std::to_string(sum.errors.begin()->first) + ": " +
                                sum.errors.begin()->second.to_string());

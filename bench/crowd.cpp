@@ -73,7 +73,7 @@ class BarePeer {
   /// The host's address, when the broker has registered this peer.
   std::string wait_welcome() {
     socket_.set(zmq::sockopt::rcvtimeo,
-                static_cast<int>(std::chrono::milliseconds(kPatience).count()));
+                static_cast<int>(std::chrono::milliseconds(kAnswerLimit).count()));
     auto parts = receive(zmq::recv_flags::none);
     socket_.set(zmq::sockopt::rcvtimeo, -1);
     if (parts.empty()) throw std::runtime_error("the broker does not answer a peer's Hello");
@@ -174,7 +174,7 @@ class FanOut {
   }
   template <typename Predicate>
   void turn_until(const Predicate& predicate) {
-    const auto give_up = Clock::now() + kPatience;
+    const auto give_up = Clock::now() + kAnswerLimit;
     while (!predicate()) {
       reactor_.turn(std::chrono::seconds(1));
       throw_if_interrupted();

@@ -12,11 +12,11 @@
 namespace meshbus::bench {
 
 /// How long an end waits for a message before it gives up.
-inline constexpr std::chrono::seconds kPatience{20};
+inline constexpr std::chrono::seconds kAnswerLimit{20};
 
 /// One end of a pair of processes that send each other messages, over whatever there is in between.
 /// Both ends are programs of this build; on every transport they do the same. Throws
-/// std::runtime_error when nothing comes for kPatience or what is in between fails.
+/// std::runtime_error when nothing comes for kAnswerLimit or what is in between fails.
 class End {
  public:
   struct Program {

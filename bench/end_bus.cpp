@@ -57,7 +57,7 @@ class BusEnd : public End {
     if (!is_calls_) {
       if (const auto sent = bus_->send(to_, 1, body); !sent) give_up(sent.error());
     } else if (options_.is_asker()) {
-      bus_->call(to_, 1, body, kPatience, [this](const Result<std::string>& answer) {
+      bus_->call(to_, 1, body, kAnswerLimit, [this](const Result<std::string>& answer) {
         if (!answer) give_up(answer.error());
         on_message(*answer);
       });
@@ -95,7 +95,7 @@ class BusEnd : public End {
       // Once a turn, not once a message: other ends read no clock there either.
       const auto now = Reactor::Clock::now();
       if (std::exchange(has_heard_, false)) heard = now;
-      if (options_.is_asker() && heard + kPatience < now)
+      if (options_.is_asker() && heard + kAnswerLimit < now)
         throw std::runtime_error("no message through the broker");
     }
   }

@@ -34,7 +34,7 @@ wire::BrokerCountersT BrokerReport::counters_event() const {
   event.fate_unknown = now.fate_unknown;
   event.replayed_frames = now.replayed_frames;
   event.duplicate_frames = now.duplicate_frames;
-  event.dropped_old_life = now.dropped[static_cast<std::size_t>(Drop::old_life)];
+  event.dropped_old_incarnation = now.dropped[static_cast<std::size_t>(Drop::old_incarnation)];
   event.dropped_no_return = now.dropped[static_cast<std::size_t>(Drop::no_return)];
   event.dropped_not_needed = now.dropped[static_cast<std::size_t>(Drop::not_needed)];
   event.dropped_false_source = now.dropped[static_cast<std::size_t>(Drop::false_source)];

@@ -66,7 +66,7 @@ bool FrameIntake::take_link_frame(Peer& peer, FrameReader& reader) {
   FrameReader::Message message;
   while (reader.next(message)) {
     ++counters_.received;
-    router_.drop(message.envelope, Drop::old_life);
+    router_.drop(message.envelope, Drop::old_incarnation);
   }
   return false;
 }
@@ -79,7 +79,7 @@ void FrameIntake::on_peer_message(Peer& peer, FrameReader::Message& message, Cha
   envelope.mutate_source_incarnation(identity.incarnation);
   envelope.mutate_role(identity.role);
   envelope.mutate_hop(0);
-  envelope.mutate_flags(envelope.flags() & ~(kFlagElsewhere | kFlagRelay));
+  envelope.mutate_flags(envelope.flags() & ~(kFlagDetachedCast | kFlagRelay));
   if (identity.role < Role::operate && identity.kind == wire::PeerKind::launcher) [[unlikely]] {
     if (const auto error = objection(peer, envelope)) return give_back(peer, envelope, *error);
   }
@@ -90,11 +90,11 @@ void FrameIntake::on_peer_message(Peer& peer, FrameReader::Message& message, Cha
 void FrameIntake::pass_on(Peer* via, FrameReader::Message& message, Charge& charge) {
   wire::Envelope& envelope = message.envelope;
   if (!router_.admit(envelope)) return;
-  if (casts_.take(envelope, message.body, message.apart, charge)) return;
+  if (casts_.take(envelope, message.body, message.detached, charge)) return;
   if (router_.is_own(envelope) && envelope.kind() == wire::Kind::control) {
     requests_.handle(via, envelope, message.body);
   } else {
-    router_.deliver(envelope, message.body, message.apart, charge);
+    router_.deliver(envelope, message.body, message.detached, charge);
   }
 }
 

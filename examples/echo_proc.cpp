@@ -2,8 +2,8 @@
 //
 //     meshbus run --mesh -n 4 -- echo_proc
 //
-// Port 1 answers with what it was sent, port 2 says who it is, port 3 passes "RANK TEXT" on to port
-// 1 of another rank.
+// Port 1 answers with the text that it was sent, port 2 with the proc's own id, port 3 passes
+// "RANK TEXT" on to port 1 of another rank.
 #include <meshbus/proc.h>
 
 #include <charconv>

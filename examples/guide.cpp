@@ -103,7 +103,7 @@ void allocate() {
   must(mesh.stop());  // and its host
 }
 
-/// A controller in this launcher, and somebody who hears from it.
+/// A controller in this launcher, and a subscriber to it.
 void supervise() {
   auto context = must(Context::create());
   auto hosts = must(HostMesh::process(context, must(Extent::parse("host=2"))));

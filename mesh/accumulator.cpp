@@ -43,8 +43,8 @@ void Accumulator::note(std::uint64_t begin, std::uint64_t end) {
   if (deliver_ == Deliver::parts) part_.set(begin, end, true, [](bool, std::uint64_t) {});
 }
 
-void Accumulator::on_news(Time now) {
-  if (!first_news_) first_news_ = now;
+void Accumulator::on_change(Time now) {
+  if (!first_change_) first_change_ = now;
 }
 
 Result<void> Accumulator::add(std::uint64_t rank, ReplyValue reply, Time now) {
@@ -54,7 +54,7 @@ Result<void> Accumulator::add(std::uint64_t rank, ReplyValue reply, Time now) {
   if (Result<void> done = combine(*lifted); !done)
     return fail(done.error().within("reply of rank " + std::to_string(rank)));
   note(rank, rank + 1);
-  on_news(now);
+  on_change(now);
   return {};
 }
 
@@ -65,15 +65,15 @@ Result<void> Accumulator::add(const Partial& partial, Time now) {
   if (Result<void> fine = reducer_.check(partial.value); !fine) return fine;
   if (Result<void> done = combine(partial.value); !done) return done;
   for (const auto& run : runs) note(run.begin, run.end);
-  on_news(now);
+  on_change(now);
   return {};
 }
 
 std::optional<Accumulator::Time> Accumulator::next_due() const noexcept {
-  if (!first_news_) return std::nullopt;
-  if (is_complete() && !was_complete_) return first_news_;
+  if (!first_change_) return std::nullopt;
+  if (is_complete() && !was_complete_) return first_change_;
   if (deliver_ == Deliver::once) return std::nullopt;
-  const Time soonest = *first_news_ + pace_.first;
+  const Time soonest = *first_change_ + pace_.first;
   return last_taken_ ? std::max(soonest, *last_taken_ + interval_) : soonest;
 }
 
@@ -82,7 +82,7 @@ std::optional<Partial> Accumulator::take(Time now) {
   if (!due || now < *due) return std::nullopt;
   if (last_taken_) interval_ = std::min(interval_ * 2, pace_.longest);
   last_taken_ = now;
-  first_news_.reset();
+  first_change_.reset();
   was_complete_ = is_complete();
   if (deliver_ != Deliver::parts) return Partial{*value_, ranks_that(heard_, true), is_complete()};
   Partial part{std::move(*value_), ranks_that(part_, true), is_complete()};

@@ -38,7 +38,7 @@ std::optional<Problem> find_size_problem(std::span<const std::string> labels,
   std::uint64_t product = 1;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     if (sizes[i] == 0) continue;
-    if (__builtin_mul_overflow(product, sizes[i], &product) || product > max_num_ranks) {
+    if (__builtin_mul_overflow(product, sizes[i], &product) || product > kMaxNumRanks) {
       return Problem{
           i, "Overflow: the product of the sizes exceeds 63 bits at axis " + show(labels[i])};
     }
@@ -60,7 +60,7 @@ std::optional<Problem> find_stride_problem(std::span<const std::string> labels,
   std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     return strides[a] != strides[b] ? strides[a] < strides[b] : a < b;
   });
-  if (offset >= max_num_ranks)
+  if (offset >= kMaxNumRanks)
     return Problem{
         0, "Overflow: offset " + std::to_string(offset) + " is a rank of more than 63 bits"};
   std::uint64_t last = offset;  // the highest base rank so far
@@ -81,7 +81,7 @@ std::optional<Problem> find_stride_problem(std::span<const std::string> labels,
     }
     std::uint64_t space = 0;
     if (__builtin_mul_overflow(sizes[axis] - 1, stride, &space) ||
-        __builtin_add_overflow(last, space, &last) || last >= max_num_ranks) {
+        __builtin_add_overflow(last, space, &last) || last >= kMaxNumRanks) {
       return Problem{
           axis, "Overflow: the ranks of axis " + show(labels[axis]) + " have more than 63 bits"};
     }

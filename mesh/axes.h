@@ -16,7 +16,7 @@
 namespace meshbus::axes {
 
 /// Ranks and their counts fit in 63 bits: everybody's signed integers hold them.
-constexpr std::uint64_t max_num_ranks = (std::uint64_t{1} << 63) - 1;
+constexpr std::uint64_t kMaxNumRanks = (std::uint64_t{1} << 63) - 1;
 
 /// What is wrong, and with which axis: the parser points at it.
 struct Problem {
@@ -32,7 +32,7 @@ std::optional<Problem> find_label_problem(std::span<const std::string> labels);
 std::optional<Problem> find_size_problem(std::span<const std::string> labels,
                                          std::span<const std::uint64_t> sizes);
 
-/// No stride is 0; axes do not overlap; the highest base rank, at most max_num_ranks - 1, is there
+/// No stride is 0; axes do not overlap; the highest base rank, at most kMaxNumRanks - 1, is there
 /// (spec 1.3). O(n log n).
 std::optional<Problem> find_stride_problem(std::span<const std::string> labels,
                                            std::uint64_t offset,

@@ -105,7 +105,7 @@ bool add_up(std::int64_t& into, std::int64_t update) {
   return true;
 }
 
-constexpr auto sum_up = [](auto& into, const auto& update) {
+constexpr auto kSumUp = [](auto& into, const auto& update) {
   if constexpr (std::is_same_v<std::decay_t<decltype(into)>, std::int64_t>) {
     return add_up(into, update);
   } else {
@@ -162,7 +162,7 @@ const Reducers& Reducers::builtin() {
           into.merge(update);
           return true;
         }));
-    all.put(reducer_of<std::int64_t, double>("sum", read_number, "numbers", sum_up));
+    all.put(reducer_of<std::int64_t, double>("sum", read_number, "numbers", kSumUp));
     all.put(reducer_of<std::int64_t, double>("min", read_number, "numbers",
                                              [](auto& into, const auto& update) {
                                                if (wins(update, into, std::less<>())) into = update;

@@ -77,7 +77,7 @@ Result<Region> Region::parse(text::Scanner part) {
   part.skip_spaces();
   const std::size_t begin = part.position();
   if (part.peek() >= '0' && part.peek() <= '9') {
-    const Result<std::uint64_t> number = part.number("an offset", axes::max_num_ranks - 1);
+    const Result<std::uint64_t> number = part.number("an offset", axes::kMaxNumRanks - 1);
     if (!number) return fail(number.error());
     offset = *number;
     part.skip_spaces();

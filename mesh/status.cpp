@@ -12,7 +12,7 @@ namespace meshbus {
 namespace {
 
 // In the order of their numbers.
-constexpr std::array<std::string_view, 8> names = {
+constexpr std::array<std::string_view, 8> kNames = {
     "Unknown", "NotExist", "Initializing", "Running", "Stopping", "Stopped", "Failed", "Timeout"};
 
 Result<Status> read_reason(text::Scanner& scanner) {
@@ -38,7 +38,7 @@ Result<Status> read_duration(text::Scanner& scanner) {
 
 std::string_view to_string(Status::Kind kind) noexcept {
   const auto index = static_cast<std::size_t>(kind);
-  return names[index < names.size() ? index : 0];
+  return kNames[index < kNames.size() ? index : 0];
 }
 
 Status Status::failed(std::string reason) {
@@ -85,12 +85,12 @@ Result<Status> Status::read(text::Scanner& scanner) {
   std::size_t length = 0;
   while (length < scanner.rest().size() && text::is_identifier_part(scanner.rest()[length]))
     ++length;
-  const auto name = std::find(names.begin(), names.end(), scanner.rest().substr(0, length));
-  if (name == names.end())
+  const auto name = std::find(kNames.begin(), kNames.end(), scanner.rest().substr(0, length));
+  if (name == kNames.end())
     return scanner.unexpected_at(
         begin, "Unknown, NotExist, Initializing, Running, Stopping, Stopped, Failed or Timeout");
   scanner.advance(length);
-  const auto kind = static_cast<Kind>(name - names.begin());
+  const auto kind = static_cast<Kind>(name - kNames.begin());
   if (kind < Kind::failed || !scanner.accept('(')) return Status(kind);
   scanner.skip_spaces();
   Result<Status> status = kind == Kind::failed ? read_reason(scanner) : read_duration(scanner);

@@ -35,8 +35,8 @@ StatusWait::StatusWait(Region region, Status::Kind minimum, Limits limits, Time 
       begin_(now),
       last_change_(now) {}
 
-Result<void> StatusWait::merge(const StatusOverlay& news, Time now) {
-  const auto changed = statuses_.merge(news);
+Result<void> StatusWait::merge(const StatusOverlay& newer, Time now) {
+  const auto changed = statuses_.merge(newer);
   if (!changed) return fail(changed.error());
   if (*changed != 0) last_change_ = now;
   return {};

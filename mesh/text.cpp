@@ -5,9 +5,9 @@
 namespace meshbus::text {
 namespace {
 
-constexpr std::uint32_t no_character = 0xFFFFFFFF;
+constexpr std::uint32_t kNoCharacter = 0xFFFFFFFF;
 
-/// The character at the front of `bytes` and its length, or no_character and 1.
+/// The character at the front of `bytes` and its length, or kNoCharacter and 1.
 struct Decoded {
   std::uint32_t character;
   std::size_t length;
@@ -27,15 +27,15 @@ Decoded decode(std::string_view bytes) noexcept {
   } else if (first >= 0xF0 && first < 0xF5) {
     length = 4, character = first & 0x07U, smallest = 0x10000;
   } else {
-    return {no_character, 1};
+    return {kNoCharacter, 1};
   }
-  if (bytes.size() < length) return {no_character, 1};
+  if (bytes.size() < length) return {kNoCharacter, 1};
   for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) return {no_character, 1};
+    if ((byte(i) & 0xC0) != 0x80) return {kNoCharacter, 1};
     character = character << 6 | (byte(i) & 0x3FU);
   }
   const bool surrogate = character >= 0xD800 && character < 0xE000;
-  if (character < smallest || character > 0x10FFFF || surrogate) return {no_character, 1};
+  if (character < smallest || character > 0x10FFFF || surrogate) return {kNoCharacter, 1};
   return {character, length};
 }
 
@@ -75,7 +75,7 @@ void append_escaped(std::string& out, std::string_view bytes, std::uint32_t char
                       (character >= 0x200E && character <= 0x200F) ||
                       (character >= 0x2028 && character <= 0x202E) ||
                       (character >= 0x2066 && character <= 0x2069) || character == 0xFEFF;
-  if (character == no_character) {
+  if (character == kNoCharacter) {
     out += "\xEF\xBF\xBD";
   } else if (quote != '\0' &&
              (character == static_cast<std::uint8_t>(quote) || character == '\\')) {
@@ -117,7 +117,7 @@ int hex_digit(char c) noexcept {
 bool is_utf8(std::string_view bytes) noexcept {
   while (!bytes.empty()) {
     const Decoded next = decode(bytes);
-    if (next.character == no_character) return false;
+    if (next.character == kNoCharacter) return false;
     bytes.remove_prefix(next.length);
   }
   return true;
@@ -244,7 +244,7 @@ Result<std::string> Scanner::quoted_label() {
       continue;
     }
     const Decoded next = decode(rest());
-    if (next.character == no_character) return unexpected("UTF-8");
+    if (next.character == kNoCharacter) return unexpected("UTF-8");
     out += rest().substr(0, next.length);
     position_ += next.length;
   }
@@ -281,7 +281,7 @@ std::string Scanner::found_at(std::size_t position) const {
   const std::string_view rest = text_.substr(
       position);  // a part that ends too early: what people see there is what follows it
   const Decoded next = decode(rest);
-  if (next.character == no_character) return "byte 0x" + hex(static_cast<std::uint8_t>(rest[0]));
+  if (next.character == kNoCharacter) return "byte 0x" + hex(static_cast<std::uint8_t>(rest[0]));
   std::string out = "'";
   append_escaped(out, rest.substr(0, next.length), next.character, '\'');
   return out + "'";

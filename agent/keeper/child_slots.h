@@ -14,10 +14,10 @@ namespace meshbus::keeper {
 /// (ChildPlan::first_foreign_fd), instead of copying a table with a pidfd for every proc. Between
 /// children they hold /dev/null.
 class ChildSlots {
+  /// 0, 1, 2: standard streams.
  public:
-  /// Slots 0 to 2 are the standard streams.
-  static constexpr std::size_t bootstrap = 3;
-  static constexpr std::size_t link = 4;
+  static constexpr std::size_t kBootstrap = 3;
+  static constexpr std::size_t kLink = 4;
 
   /// `null` is /dev/null, borrowed, and must live as long. Make it early: numbers are taken as low
   /// as they are free. Errors: io_error.

@@ -10,8 +10,8 @@
 namespace meshbus::keeper {
 
 namespace {
-constexpr int packets_per_call = 2;  // between them the agent hears others
-constexpr std::size_t records_per_packet = 1024;
+constexpr int kPacketsPerCall = 2;  // between them the agent hears others
+constexpr std::size_t kRecordsPerPacket = 1024;
 Error refused() {
   return {ErrorCode::refused, "the keeper is gone"};
 }
@@ -19,8 +19,8 @@ Error refused() {
 template <typename Record, typename Maker>
 void queue_in_pieces(std::deque<os::Packet>& queue, std::vector<Record>& records, Maker make) {
   const std::span<const Record> all(records);
-  for (std::size_t first = 0; first < all.size(); first += records_per_packet)
-    queue.push_back(make(all.subspan(first, std::min(records_per_packet, all.size() - first))));
+  for (std::size_t first = 0; first < all.size(); first += kRecordsPerPacket)
+    queue.push_back(make(all.subspan(first, std::min(kRecordsPerPacket, all.size() - first))));
   records.clear();
 }
 }  // namespace
@@ -39,7 +39,7 @@ Result<void> KeeperClient::spawn(os::SpawnBatch batch) {
   std::vector<os::Packet> packets;
   const std::span<os::ProcSpec> procs(batch.procs);
   for (std::size_t first = 0; first < procs.size();) {
-    std::size_t end = std::min(first + max_procs_per_batch, procs.size());
+    std::size_t end = std::min(first + kMaxProcsPerBatch, procs.size());
     while (end < procs.size() && end > first + 1 && procs[end].place != 0)
       --end;  // those of one process stay together
     auto packet = make_spawn_packet(batch.shared, procs.subspan(first, end - first));
@@ -92,7 +92,7 @@ void KeeperClient::flush() {
 }
 
 void KeeperClient::on_ready() {
-  for (int i = 0; i < packets_per_call && !lost_; ++i) {
+  for (int i = 0; i < kPacketsPerCall && !lost_; ++i) {
     os::Packet packet;
     const os::Transfer received = os::receive_packet(socket_.get(), packet);
     if (received == os::Transfer::would_block) break;

@@ -16,7 +16,7 @@ namespace {
 using meshbus::UniqueFd;
 using meshbus::keeper::KeeperOptions;
 
-constexpr int sysexit_usage = 64;
+constexpr int kSysexitUsage = 64;
 
 // An error message, or nothing when the arguments are good.
 std::string parse_arguments(int argc, char** argv, KeeperOptions& options) {
@@ -70,7 +70,7 @@ int main(int argc, char** argv) {
   KeeperOptions options;
   if (const std::string error = parse_arguments(argc, argv, options); !error.empty()) {
     std::fprintf(stderr, "meshbus-keeper: %s\n", error.c_str());
-    return sysexit_usage;
+    return kSysexitUsage;
   }
   meshbus::os::forbid_dumps();
   return meshbus::keeper::Keeper(std::move(options)).run();

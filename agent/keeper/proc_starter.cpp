@@ -19,11 +19,11 @@ namespace meshbus::keeper {
 
 namespace {
 
-constexpr std::string_view bootstrap_key = "MESHBUS_BOOTSTRAP";
+constexpr std::string_view kBootstrapKey = "MESHBUS_BOOTSTRAP";
 // The number under which a proc finds its bootstrap descriptor: out of the way of what shells use
 // (3..20, 255).
-constexpr int preferred_bootstrap_target = 100;
-constexpr int least_target_with_link = 32;
+constexpr int kPreferredBootstrapTarget = 100;
+constexpr int kLeastTargetWithLink = 32;
 
 std::string_view key_of(std::string_view entry) {
   return entry.substr(0, entry.find('='));
@@ -32,11 +32,11 @@ std::string_view key_of(std::string_view entry) {
 // The limits are set before the descriptor moves to its number: a proc with a small limit of open
 // files gets a small number.
 int find_bootstrap_target(const std::vector<os::ChildPlan::Limit>& limits) {
-  int target = preferred_bootstrap_target;
+  int target = kPreferredBootstrapTarget;
   for (const os::ChildPlan::Limit& limit : limits) {
     if (limit.resource != RLIMIT_NOFILE) continue;
-    target = limit.soft > preferred_bootstrap_target ? preferred_bootstrap_target
-                                                     : static_cast<int>(limit.soft) - 1;
+    target = limit.soft > kPreferredBootstrapTarget ? kPreferredBootstrapTarget
+                                                    : static_cast<int>(limit.soft) - 1;
   }
   return target > 3 ? target : 3;
 }
@@ -73,7 +73,7 @@ PreparedSpec::PreparedSpec(os::SpawnSpec spec) : spec_(std::move(spec)) {
   argv_.push_back(nullptr);
   for (const std::string& text : spec_.env) {
     const std::string_view key = key_of(text);
-    if (key == bootstrap_key) continue;  // one of another life: ours only
+    if (key == kBootstrapKey) continue;  // one of another life: ours only
     const auto [known, is_new] = env_index_.emplace(key, env_.size());
     if (is_new) {
       env_.push_back(text.c_str());
@@ -138,7 +138,7 @@ bool ProcStarter::merge_environment(const PreparedSpec& prepared, const os::Proc
     path = env[known->second];
   for (const std::string& text : proc.env) {
     const std::string_view key = key_of(text);
-    if (key == bootstrap_key) continue;
+    if (key == kBootstrapKey) continue;
     if (key == path_key) {
       path = text;
       path_is_shared = false;
@@ -184,6 +184,7 @@ int ProcStarter::make_streams(const os::ProcSpec& proc, os::ChildPlan& plan, Bir
   return 0;
 }
 
+// NOLINTNEXTLINE(readability-function-size): one attempt, step by step, each with its own failure
 tl::expected<void, os::SpawnFailure> ProcStarter::start_into(Started& started,
                                                              const PreparedSpec& prepared,
                                                              os::ProcSpec& proc, int cgroup,
@@ -212,23 +213,23 @@ tl::expected<void, os::SpawnFailure> ProcStarter::start_into(Started& started,
       return failed(os::SpawnStage::descriptors, errno, "bootstrap descriptor");
     plan.bootstrap.target = find_bootstrap_target(limits);
     bootstrap_entry =
-        std::string(bootstrap_key) + "=" + std::to_string(plan.bootstrap.target) + ":";
+        std::string(kBootstrapKey) + "=" + std::to_string(plan.bootstrap.target) + ":";
     bootstrap_suffix = ":" + std::to_string(status.st_ino);
     if (link) {
       // Below that it could be a number that is still in use here, and no process of several procs
       // gets far.
-      if (plan.bootstrap.target < least_target_with_link)
+      if (plan.bootstrap.target < kLeastTargetWithLink)
         return failed(os::SpawnStage::descriptors, EMFILE,
                       "its limit of open files, for a process of several procs");
       plan.bootstrap.link_target = plan.bootstrap.target - 1;
       bootstrap_suffix += ":" + std::to_string(plan.bootstrap.link_target);
-      plan.bootstrap.link = slots_.lend(ChildSlots::link, std::move(link));
+      plan.bootstrap.link = slots_.lend(ChildSlots::kLink, std::move(link));
       if (plan.bootstrap.link < 0)
         return failed(os::SpawnStage::descriptors, errno, "socket of several procs");
     }
     const std::size_t text_at = bootstrap_entry.size();
     bootstrap_entry.resize(text_at + 11 + bootstrap_suffix.size());
-    plan.bootstrap.fd = slots_.lend(ChildSlots::bootstrap, std::move(proc.bootstrap));
+    plan.bootstrap.fd = slots_.lend(ChildSlots::kBootstrap, std::move(proc.bootstrap));
     if (plan.bootstrap.fd < 0)
       return failed(os::SpawnStage::descriptors, errno, "bootstrap descriptor");
     plan.bootstrap.text = bootstrap_entry.data() + text_at;
@@ -247,7 +248,7 @@ tl::expected<void, os::SpawnFailure> ProcStarter::start_into(Started& started,
   plan.limits.has_nice = settings.nice.has_value();
   plan.limits.nice = settings.nice.value_or(0);
   plan.command.umask = settings.umask ? static_cast<int>(*settings.umask) : -1;
-  std::array<unsigned long, os::max_cpus / (8 * sizeof(unsigned long))> cpu_mask{};
+  std::array<unsigned long, os::kMaxCpus / (8 * sizeof(unsigned long))> cpu_mask{};
   for (const std::uint32_t cpu : settings.cpus)
     cpu_mask[cpu / (8 * sizeof(unsigned long))] |= 1ul << cpu % (8 * sizeof(unsigned long));
   if (!settings.cpus.empty()) {

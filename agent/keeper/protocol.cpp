@@ -16,8 +16,8 @@ namespace {
 
 // Every packet: magic (u32), number of records (u32), records; each record starts with its tag
 // (u8).
-constexpr std::uint32_t events_magic = 0x4545'4d03;
-constexpr std::uint32_t requests_magic = 0x5145'4d01;
+constexpr std::uint32_t kEventsMagic = 0x4545'4d03;
+constexpr std::uint32_t kRequestsMagic = 0x5145'4d01;
 enum class Tag : std::uint8_t {
   birth = 1,
   exit = 2,
@@ -31,11 +31,11 @@ enum class Tag : std::uint8_t {
 };
 // Which descriptors of a Birth follow, in this order.
 enum FdBit : std::uint8_t { pidfd_bit = 1, stdin_bit = 2, stdout_bit = 4, stderr_bit = 8 };
-constexpr std::size_t fds_per_birth = 4;
+constexpr std::size_t kFdsPerBirth = 4;
 // An agent works some 100 µs on each, and handles nothing else before it has done a packet.
-constexpr std::uint32_t max_records_per_packet = 64;
-constexpr std::size_t longest_file = 4096;  // PATH_MAX; what is longer is cut
-constexpr std::size_t longest_record = longest_file + 128;
+constexpr std::uint32_t kMaxRecordsPerPacket = 64;
+constexpr std::size_t kLongestFile = 4096;  // PATH_MAX; what is longer is cut
+constexpr std::size_t kLongestRecord = kLongestFile + 128;
 
 Error malformed(const char* what) {
   return {ErrorCode::malformed_message, std::string("keeper protocol: ") + what};
@@ -105,7 +105,7 @@ Signal read_signal(ByteReader& reader) {
 template <typename WithId>
 os::Packet make_id_packet(Tag tag, std::span<const WithId> records) {
   os::Packet packet;
-  begin(packet.bytes, requests_magic);
+  begin(packet.bytes, kRequestsMagic);
   set_count(packet.bytes, static_cast<std::uint32_t>(records.size()));
   ByteWriter writer(packet.bytes);
   for (const WithId& record : records) {
@@ -134,7 +134,7 @@ Result<std::vector<std::byte>> read_memory_file(int file) {
   if (::fstat(file, &status) != 0)
     return fail(ErrorCode::io_error, os_error("fstat of a spawn request"));
   if (!S_ISREG(status.st_mode) || status.st_size < 0 ||
-      static_cast<std::uint64_t>(status.st_size) > max_spec_bytes) {
+      static_cast<std::uint64_t>(status.st_size) > kMaxSpecBytes) {
     return fail(malformed("a spawn request of impossible size"));
   }
   std::vector<std::byte> bytes(static_cast<std::size_t>(status.st_size));
@@ -151,7 +151,7 @@ Result<std::vector<std::byte>> read_memory_file(int file) {
 }  // namespace
 
 void EventPacker::add(Birth birth) {
-  if (count_++ == 0) begin(packet_.bytes, events_magic);
+  if (count_++ == 0) begin(packet_.bytes, kEventsMagic);
   ByteWriter writer(packet_.bytes);
   writer.put(static_cast<std::uint8_t>(Tag::birth));
   writer.put(birth.id);
@@ -172,12 +172,12 @@ void EventPacker::add(Birth birth) {
   attach(birth.stdout_pipe, stdout_bit);
   attach(birth.stderr_pipe, stderr_bit);
   writer.put(bits);
-  writer.put(birth.failure ? std::string_view(birth.failure->file).substr(0, longest_file)
+  writer.put(birth.failure ? std::string_view(birth.failure->file).substr(0, kLongestFile)
                            : std::string_view());
 }
 
 void EventPacker::add(const Exit& exit) {
-  if (count_++ == 0) begin(packet_.bytes, events_magic);
+  if (count_++ == 0) begin(packet_.bytes, kEventsMagic);
   ByteWriter writer(packet_.bytes);
   writer.put(static_cast<std::uint8_t>(Tag::exit));
   writer.put(exit.id);
@@ -194,21 +194,20 @@ void EventPacker::add(const Exit& exit) {
 }
 
 void EventPacker::add(const Gone& gone) {
-  if (count_++ == 0) begin(packet_.bytes, events_magic);
+  if (count_++ == 0) begin(packet_.bytes, kEventsMagic);
   ByteWriter writer(packet_.bytes);
   writer.put(static_cast<std::uint8_t>(Tag::gone));
   writer.put(gone.id);
 }
 
 void EventPacker::add(Replayed) {
-  if (count_++ == 0) begin(packet_.bytes, events_magic);
+  if (count_++ == 0) begin(packet_.bytes, kEventsMagic);
   ByteWriter(packet_.bytes).put(static_cast<std::uint8_t>(Tag::replayed));
 }
 
 bool EventPacker::full() const noexcept {
-  return count_ >= max_records_per_packet ||
-         packet_.fds.size() + fds_per_birth > os::max_packet_fds ||
-         packet_.bytes.size() + longest_record > os::max_packet_bytes;
+  return count_ >= kMaxRecordsPerPacket || packet_.fds.size() + kFdsPerBirth > os::kMaxPacketFds ||
+         packet_.bytes.size() + kLongestRecord > os::kMaxPacketBytes;
 }
 
 os::Packet EventPacker::take() {
@@ -219,7 +218,7 @@ os::Packet EventPacker::take() {
 
 Result<void> decode_events(os::Packet packet, const EventHandlers& handlers) {
   ByteReader reader(packet.bytes);
-  if (reader.get<std::uint32_t>() != events_magic)
+  if (reader.get<std::uint32_t>() != kEventsMagic)
     return fail(malformed("bad magic or version from the keeper"));
   const auto count = reader.get<std::uint32_t>();
   std::size_t next_fd = 0;
@@ -253,7 +252,7 @@ Result<os::Packet> make_spawn_packet(const os::SpawnSpec& shared, std::span<os::
   auto file = make_memory_file(*bytes);
   if (!file) return fail(file.error());
   os::Packet packet;
-  begin(packet.bytes, requests_magic);
+  begin(packet.bytes, kRequestsMagic);
   set_count(packet.bytes, 1);
   ByteWriter(packet.bytes).put(static_cast<std::uint8_t>(Tag::spawn));
   packet.fds.push_back(std::move(*file));
@@ -265,7 +264,7 @@ Result<os::Packet> make_spawn_packet(const os::SpawnSpec& shared, std::span<os::
 
 os::Packet make_signal_packet(std::span<const Signal> signals) {
   os::Packet packet;
-  begin(packet.bytes, requests_magic);
+  begin(packet.bytes, kRequestsMagic);
   set_count(packet.bytes, static_cast<std::uint32_t>(signals.size()));
   ByteWriter writer(packet.bytes);
   for (const Signal& signal : signals) {
@@ -279,11 +278,11 @@ os::Packet make_signal_packet(std::span<const Signal> signals) {
 
 os::Packet make_kill_mesh_packet(const KillMesh& request) {
   os::Packet packet;
-  begin(packet.bytes, requests_magic);
+  begin(packet.bytes, kRequestsMagic);
   set_count(packet.bytes, 1);
   ByteWriter writer(packet.bytes);
   writer.put(static_cast<std::uint8_t>(Tag::kill_mesh));
-  writer.put(std::string_view(request.mesh).substr(0, longest_file));
+  writer.put(std::string_view(request.mesh).substr(0, kLongestFile));
   return packet;
 }
 
@@ -297,7 +296,7 @@ os::Packet make_close_input_packet(std::span<const CloseInput> ids) {
 
 Result<void> decode_requests(os::Packet packet, const RequestHandlers& handlers) {
   ByteReader reader(packet.bytes);
-  if (reader.get<std::uint32_t>() != requests_magic)
+  if (reader.get<std::uint32_t>() != kRequestsMagic)
     return fail(malformed("bad magic or version from the agent"));
   const auto count = reader.get<std::uint32_t>();
   for (std::uint32_t i = 0; i < count; ++i) {

@@ -22,11 +22,11 @@
 /// crash it: every length is checked.
 namespace meshbus::keeper {
 
-inline constexpr std::size_t max_procs_per_batch =
+inline constexpr std::size_t kMaxProcsPerBatch =
     60;  ///< One memfd + 60 bootstraps, or 60 births × 4 descriptors, < SCM_MAX_FD.
-inline constexpr std::size_t max_spec_bytes =
-    16u << 20;  ///< Of one encoded batch; Linux takes 6 MiB of argv + env at most.
-inline constexpr std::size_t max_strings_per_spec = 1u << 16;  ///< argv or env entries.
+inline constexpr std::size_t kMaxSpecBytes =
+    16u << 20;  ///< The size of one encoded batch; Linux takes 6 MiB of argv + env at most.
+inline constexpr std::size_t kMaxStringsPerSpec = 1u << 16;  ///< argv or env entries.
 
 /// Keeper → agent: a proc was started, or could not be. One per ProcSpec, and again for each new
 /// agent. Owns its descriptors.
@@ -55,9 +55,9 @@ struct Exit {
   std::int64_t user_us = 0;    ///< CPU time in user mode, µs, waited-for children included.
   std::int64_t system_us = 0;  ///< CPU time in the kernel, µs.
   std::int64_t max_rss_kib = 0;
-  std::uint32_t memory_kills = 0;  ///< Processes that the kernel has killed for want of memory in
-                                   ///< the cgroup of its memory limit.
-  bool memory_limit_hit = false;   ///< That limit was reached.
+  std::uint32_t memory_kills = 0;  ///< Processes in the cgroup of the memory limit that the
+                                   ///< kernel has killed for want of memory.
+  bool memory_limit_hit = false;   ///< The memory limit was reached.
 };
 
 /// Keeper → agent: no descendant of that proc is alive any more. Its pipes now come to an end.

@@ -10,10 +10,10 @@
 namespace meshbus::keeper {
 
 namespace {
-constexpr int most_records = 2 * max_procs_per_batch;
+constexpr int kMostRecords = 2 * kMaxProcsPerBatch;
 }
 
-static_assert(os::process_link::kMostProcsPerProcess <= max_procs_per_batch);
+static_assert(os::process_link::kMostProcsPerProcess <= kMaxProcsPerBatch);
 
 Result<std::pair<SharedProcess, UniqueFd>> SharedProcess::make() {
   auto sockets = os::make_packet_pair();
@@ -63,7 +63,7 @@ SharedProcess::Aim SharedProcess::aim(const Signal& signal) {
 }
 
 bool SharedProcess::hear(const std::function<void(Exit)>& on_end) {
-  for (int i = 0; link_ && i < most_records; ++i) {
+  for (int i = 0; link_ && i < kMostRecords; ++i) {
     const auto message = os::process_link::receive(link_.get());
     if (!message) return errno == EAGAIN || errno == EWOULDBLOCK;
     const auto& record = message->record;

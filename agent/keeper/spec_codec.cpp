@@ -8,18 +8,18 @@ namespace meshbus::keeper {
 
 namespace {
 
-constexpr std::uint32_t spec_magic = 0x4b53'4d04;  // "\4MSK": version 4
-constexpr std::size_t max_groups = 65536;          // as many as the kernel takes
+constexpr std::uint32_t kSpecMagic = 0x4b53'4d04;  // "\4MSK": version 4
+constexpr std::size_t kMaxGroups = 65536;          // as many as the kernel takes
 
 bool has_nul(const std::string& text) {
   return text.find('\0') != std::string::npos;
 }
 
 Result<void> check_strings(const std::vector<std::string>& strings, const char* what) {
-  if (strings.size() > max_strings_per_spec) {
+  if (strings.size() > kMaxStringsPerSpec) {
     return fail(ErrorCode::too_large, std::string(what) + " has " + std::to_string(strings.size()) +
                                           " entries; at most " +
-                                          std::to_string(max_strings_per_spec) + " are possible");
+                                          std::to_string(kMaxStringsPerSpec) + " are possible");
   }
   const auto bad = std::find_if(strings.begin(), strings.end(), has_nul);
   if (bad == strings.end()) return {};
@@ -37,12 +37,12 @@ Result<void> check_spec(const os::SpawnSpec& spec) {
   const os::ProcSettings& settings = spec.settings;
   if (settings.limits.size() > 32)
     return fail(ErrorCode::too_large, "more than 32 resource limits");
-  if (settings.groups.size() > max_groups || settings.cpus.size() > os::max_cpus)
+  if (settings.groups.size() > kMaxGroups || settings.cpus.size() > os::kMaxCpus)
     return fail(ErrorCode::too_large, "too many groups or CPUs");
   if (std::any_of(settings.cpus.begin(), settings.cpus.end(),
-                  [](std::uint32_t cpu) { return cpu >= os::max_cpus; }))
+                  [](std::uint32_t cpu) { return cpu >= os::kMaxCpus; }))
     return fail(ErrorCode::configuration_error,
-                "a CPU with a number of " + std::to_string(os::max_cpus) + " or more");
+                "a CPU with a number of " + std::to_string(os::kMaxCpus) + " or more");
   if (auto checked = check_strings(spec.argv, "argv"); !checked) return checked;
   return check_strings(spec.env, "the environment");
 }
@@ -87,7 +87,7 @@ std::optional<std::uint32_t> get_optional(ByteReader& reader) {
 
 bool get_numbers(ByteReader& reader, std::vector<std::uint32_t>& numbers) {
   const auto count = reader.get<std::uint32_t>();
-  if (count > max_groups) return false;
+  if (count > kMaxGroups) return false;
   for (std::uint32_t i = 0; i < count && reader.ok(); ++i)
     numbers.push_back(reader.get<std::uint32_t>());
   return reader.ok();
@@ -123,7 +123,7 @@ void put_strings(ByteWriter& writer, const std::vector<std::string>& strings) {
 
 bool get_strings(ByteReader& reader, std::vector<std::string>& strings) {
   const auto count = reader.get<std::uint32_t>();
-  if (count > max_strings_per_spec) return false;
+  if (count > kMaxStringsPerSpec) return false;
   for (std::uint32_t i = 0; i < count && reader.ok(); ++i) strings.push_back(reader.get_string());
   return reader.ok();
 }
@@ -152,7 +152,7 @@ Result<std::vector<std::byte>> encode_batch(const os::SpawnSpec& shared,
   if (auto checked = check_spec(shared); !checked) return fail(checked.error());
   std::vector<std::byte> bytes;
   ByteWriter writer(bytes);
-  writer.put(spec_magic);
+  writer.put(kSpecMagic);
   writer.put(shared.program);
   writer.put(shared.cwd);
   writer.put(shared.mesh);
@@ -172,11 +172,11 @@ Result<std::vector<std::byte>> encode_batch(const os::SpawnSpec& shared,
     writer.put(proc.place);
     put_strings(writer, proc.env);
   }
-  if (bytes.size() > max_spec_bytes) {
+  if (bytes.size() > kMaxSpecBytes) {
     return fail(ErrorCode::too_large, "a spawn request of " + std::to_string(bytes.size()) +
                                           " bytes (command and environments of " +
                                           std::to_string(procs.size()) + " procs); at most " +
-                                          std::to_string(max_spec_bytes));
+                                          std::to_string(kMaxSpecBytes));
   }
   return bytes;
 }
@@ -187,13 +187,13 @@ Result<os::SpawnBatch> decode_batch(std::span<const std::byte> bytes,
     return fail(ErrorCode::malformed_message, std::string("spawn request: ") + what);
   };
   ByteReader reader(bytes);
-  if (reader.get<std::uint32_t>() != spec_magic) return malformed("bad magic or version");
+  if (reader.get<std::uint32_t>() != kSpecMagic) return malformed("bad magic or version");
   os::SpawnBatch batch;
   if (!get_shared(reader, batch.shared)) return malformed("the shared part is broken");
   if (auto checked = check_spec(batch.shared); !checked)
     return malformed("the shared part has impossible values");
   const auto count = reader.get<std::uint32_t>();
-  if (!reader.ok() || count > max_procs_per_batch) return malformed("too many procs");
+  if (!reader.ok() || count > kMaxProcsPerBatch) return malformed("too many procs");
   auto next_bootstrap = bootstraps.begin();
   for (std::uint32_t i = 0; i < count; ++i) {
     os::ProcSpec& proc = batch.procs.emplace_back();

@@ -25,7 +25,7 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-constexpr std::string_view roles_name = "/meshbus-roles";
+constexpr std::string_view kRolesName = "/meshbus-roles";
 constexpr auto kLockLimit = 1s;
 constexpr auto kNeighbourLimit = 500ms;  // a host that ends beside us is in `base` for a moment
 
@@ -48,7 +48,7 @@ bool is_hosts_own(const std::string& path) {
 
 std::vector<std::string> available_in(const std::string& directory) {
   std::vector<std::string> found;
-  for (const Controller controller : controllers) {
+  for (const Controller controller : kControllers) {
     const std::string word(to_string(controller));
     if (has_word(directory + "/cgroup.controllers", word)) found.push_back(word);
   }
@@ -163,7 +163,7 @@ void remove_leaf(const std::string& leaf, std::chrono::milliseconds limit) {
 }  // namespace
 
 std::string roles_leaf(const std::string& base) {
-  return base + std::string(roles_name);
+  return base + std::string(kRolesName);
 }
 
 Result<CgroupView> view_cgroups() {
@@ -176,7 +176,7 @@ CgroupPlacement plan_cgroup_placement(const CgroupView& view) {
   CgroupPlacement place;
   place.base = view.own;
   // The parent is in the leaf already: a launcher, or a shell that came in by `docker exec`.
-  if (view.own.ends_with(roles_name)) {
+  if (view.own.ends_with(kRolesName)) {
     place.base = parent_of(view.own);
     return place;
   }
@@ -241,7 +241,7 @@ Result<void> make_limiting_cgroup(const CgroupPlacement& place, const std::strin
 
 void leave_roles_leaf(std::chrono::milliseconds limit) {
   const auto own = find_own_cgroup();
-  if (!own || !own->path.ends_with(roles_name)) return;
+  if (!own || !own->path.ends_with(kRolesName)) return;
   const std::string base = parent_of(own->path);
   {
     const UniqueFd lock = lock_base(base);

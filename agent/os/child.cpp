@@ -28,8 +28,8 @@ struct KernelSigaction {
   unsigned long restorer;
   unsigned long mask;
 };
-constexpr long kernel_sigset_bytes = 8;
-constexpr int last_signal = 64;
+constexpr long kKernelSigsetBytes = 8;
+constexpr int kLastSignal = 64;
 
 template <typename T>
 [[gnu::always_inline]] inline long as_long(T* pointer) {
@@ -57,17 +57,18 @@ template <typename T>
 
 [[gnu::always_inline]] inline void reset_signals(ChildPlan& plan) {
   const KernelSigaction by_default{};
-  for (int signal = 1; signal <= last_signal; ++signal) {
+  for (int signal = 1; signal <= kLastSignal; ++signal) {
     if (signal == SIGKILL || signal == SIGSTOP) continue;
     if (!plan.signals.reset_all && (plan.signals.ignored >> (signal - 1) & 1) == 0) continue;
     const long result =
-        raw_syscall(SYS_rt_sigaction, signal, as_long(&by_default), 0, kernel_sigset_bytes);
+        raw_syscall(SYS_rt_sigaction, signal, as_long(&by_default), 0, kKernelSigsetBytes);
     if (result < 0) give_up(plan, SpawnStage::signals, result);
   }
 }
 
 }  // namespace
 
+// NOLINTNEXTLINE(readability-function-size): runs between clone and exec, where calls are few
 void run_child(void* argument) {
   ChildPlan& plan = *static_cast<ChildPlan*>(argument);
   long result = plan.ties.new_session ? raw_syscall(SYS_setsid) : raw_syscall(SYS_setpgid, 0, 0);
@@ -179,7 +180,7 @@ void run_child(void* argument) {
   reset_signals(plan);
   const std::uint64_t empty_mask = 0;
   result =
-      raw_syscall(SYS_rt_sigprocmask, SIG_SETMASK, as_long(&empty_mask), 0, kernel_sigset_bytes);
+      raw_syscall(SYS_rt_sigprocmask, SIG_SETMASK, as_long(&empty_mask), 0, kKernelSigsetBytes);
   if (result < 0) give_up(plan, SpawnStage::signals, result);
   result = raw_syscall(SYS_execve, as_long(plan.command.path), as_long(plan.command.argv),
                        as_long(plan.command.envp));

@@ -12,11 +12,11 @@
 namespace meshbus::os {
 
 namespace {
-constexpr std::size_t longest_message = 4096;
+constexpr std::size_t kLongestMessage = 4096;
 }
 
 void Lifeline::send(std::string_view text) const {
-  while (::send(socket_.get(), text.data(), std::min(text.size(), longest_message),
+  while (::send(socket_.get(), text.data(), std::min(text.size(), kLongestMessage),
                 MSG_DONTWAIT | MSG_NOSIGNAL) < 0 &&
          errno == EINTR) {
   }
@@ -24,7 +24,7 @@ void Lifeline::send(std::string_view text) const {
 
 bool Lifeline::send(std::string_view text, int fd) const {
   Packet packet;
-  const auto bytes = std::as_bytes(std::span(text.substr(0, longest_message)));
+  const auto bytes = std::as_bytes(std::span(text.substr(0, kLongestMessage)));
   packet.bytes.assign(bytes.begin(), bytes.end());
   packet.fds.emplace_back(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
   return packet.fds.back() && send_packet(socket_.get(), packet) == Transfer::done;

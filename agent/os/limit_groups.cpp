@@ -17,8 +17,8 @@ namespace meshbus::os {
 
 namespace {
 
-constexpr std::uint64_t period_us = 100'000;  // the kernel's own
-constexpr std::uint64_t limit_slack =
+constexpr std::uint64_t kPeriodUs = 100'000;  // the kernel's own
+constexpr std::uint64_t kLimitSlack =
     128 << 10;  // a request for more pages than are left gets none of them
 
 struct Setting {
@@ -30,7 +30,7 @@ struct Setting {
 // The limit is of memory and swap together: a proc that reaches it ends instead of going on slowly.
 std::vector<Setting> settings_for(const GroupLimits& limits, Controller controller, int version) {
   const std::string memory = std::to_string(limits.memory);
-  const std::string quota = std::to_string(limits.cpu_milli * period_us / 1000);
+  const std::string quota = std::to_string(limits.cpu_milli * kPeriodUs / 1000);
   switch (controller) {
     case Controller::memory:
       if (version == 1)
@@ -40,8 +40,8 @@ std::vector<Setting> settings_for(const GroupLimits& limits, Controller controll
     case Controller::pids: return {{"pids.max", std::to_string(limits.pids)}};
     case Controller::cpu:
       if (version == 1)
-        return {{"cpu.cfs_period_us", std::to_string(period_us)}, {"cpu.cfs_quota_us", quota}};
-      return {{"cpu.max", quota + " " + std::to_string(period_us)}};
+        return {{"cpu.cfs_period_us", std::to_string(kPeriodUs)}, {"cpu.cfs_quota_us", quota}};
+      return {{"cpu.max", quota + " " + std::to_string(kPeriodUs)}};
   }
   return {};
 }
@@ -116,7 +116,7 @@ tl::expected<ProcGroups, SpawnFailure> LimitGroups::make(std::uint64_t id,
                                                          const GroupLimits& limits,
                                                          const std::string& parent) {
   ProcGroups made;
-  for (const Controller controller : controllers) {
+  for (const Controller controller : kControllers) {
     if (words_of(limits, controller).empty()) continue;
     auto path = make_group(id, limits, controller, parent);
     if (!path) {
@@ -161,7 +161,7 @@ MemoryVerdict LimitGroups::memory_verdict(std::uint64_t id) const {
       // Linux 6.18 no longer counts in memory.failcnt.
       const auto peak = read_number(group.path + "/memory.max_usage_in_bytes");
       const auto limit = read_number(group.path + "/memory.limit_in_bytes");
-      verdict.by_own_limit = peak && limit && *peak + limit_slack >= *limit;
+      verdict.by_own_limit = peak && limit && *peak + kLimitSlack >= *limit;
     }
     return verdict;
   }

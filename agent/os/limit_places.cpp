@@ -16,7 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr const char* advice =
+constexpr const char* kAdvice =
     "; start the host in a cgroup of its own that is delegated with the controllers memory, pids "
     "and cpu (`systemd-run --user --scope -p "
     "Delegate=yes meshbus ...`; a service with Delegate=yes; the first process of a container with "
@@ -65,7 +65,7 @@ std::string words_of(const GroupLimits& limits, Controller controller) {
 
 LimitPlaces LimitPlaces::find(const std::string& name, const CgroupPlacement& host) {
   LimitPlaces places;
-  for (const Controller controller : controllers) {
+  for (const Controller controller : kControllers) {
     const std::string word(to_string(controller));
     LimitPlace& place = places.at(controller);
     const bool is_in_v2 = !host.base.empty() && has_word(host.base + "/cgroup.controllers", word);
@@ -97,7 +97,7 @@ void LimitPlaces::claim_v2(const CgroupPlacement& host) {
   auto made = enter_roles_leaf(host);
   if (made) made = make_limiting_cgroup(host, path);
   if (!made) leave_roles_leaf(0ms);
-  for (const Controller controller : controllers) {
+  for (const Controller controller : kControllers) {
     LimitPlace& place = at(controller);
     const std::string word(to_string(controller));
     if (place.version != 2 || (made && has_word(path + "/cgroup.subtree_control", word))) continue;
@@ -127,15 +127,15 @@ bool LimitPlaces::read_text(std::string_view text) {
     return false;
   const char version = text[colon + 1];
   const auto* const known =
-      std::find_if(controllers.begin(), controllers.end(),
+      std::find_if(kControllers.begin(), kControllers.end(),
                    [&](Controller one) { return to_string(one) == text.substr(0, colon); });
-  if (known == controllers.end() || version < '0' || version > '2') return false;
+  if (known == kControllers.end() || version < '0' || version > '2') return false;
   at(*known) = {version - '0', std::string(text.substr(colon + 3))};
   return true;
 }
 
 Result<void> LimitPlaces::check(const GroupLimits& limits) const {
-  for (const Controller controller : controllers) {
+  for (const Controller controller : kControllers) {
     const std::string wanted = words_of(limits, controller);
     if (wanted.empty()) continue;
     const LimitPlace& place = at(controller);
@@ -146,7 +146,7 @@ Result<void> LimitPlaces::check(const GroupLimits& limits) const {
       why = "cannot make a cgroup in " + parent + ": " + std::strerror(errno);
     }
     return fail(ErrorCode::configuration_error,
-                "a " + wanted + " cannot be kept here: " + why + advice);
+                "a " + wanted + " cannot be kept here: " + why + kAdvice);
   }
   return {};
 }

@@ -14,7 +14,7 @@ namespace meshbus::os {
 
 /// What a cgroup can limit.
 enum class Controller : std::uint8_t { memory, pids, cpu };
-inline constexpr std::array controllers{Controller::memory, Controller::pids, Controller::cpu};
+inline constexpr std::array kControllers{Controller::memory, Controller::pids, Controller::cpu};
 
 /// "memory", "pids", "cpu": as the kernel calls them.
 std::string_view to_string(Controller controller) noexcept;
@@ -62,7 +62,7 @@ class LimitPlaces {
   Result<void> check(const GroupLimits& limits) const;
 
  private:
-  std::array<LimitPlace, controllers.size()> places_{
+  std::array<LimitPlace, kControllers.size()> places_{
       {{0, "not looked for yet"}, {0, "not looked for yet"}, {0, "not looked for yet"}}};
 };
 

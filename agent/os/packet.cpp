@@ -14,7 +14,7 @@ namespace {
 // Room for the control message of a full packet, aligned as the kernel wants it.
 union ControlBuffer {
   cmsghdr aligned;
-  char bytes[CMSG_SPACE(sizeof(int) * max_packet_fds)];
+  char bytes[CMSG_SPACE(sizeof(int) * kMaxPacketFds)];
 };
 
 bool adopt_descriptors(msghdr& message, Packet& packet) {
@@ -50,7 +50,7 @@ Transfer send_packet(int socket, const Packet& packet) {
   message.msg_iovlen = 1;
   ControlBuffer control;
   if (!packet.fds.empty()) {
-    if (packet.fds.size() > max_packet_fds) return Transfer::lost;
+    if (packet.fds.size() > kMaxPacketFds) return Transfer::lost;
     std::memset(&control, 0, sizeof control);
     message.msg_control = control.bytes;
     message.msg_controllen = CMSG_SPACE(sizeof(int) * packet.fds.size());
@@ -76,7 +76,7 @@ Transfer send_packet(int socket, const Packet& packet) {
 
 Transfer receive_packet(int socket, Packet& packet) {
   packet.fds.clear();
-  packet.bytes.resize(max_packet_bytes);
+  packet.bytes.resize(kMaxPacketBytes);
   iovec body{packet.bytes.data(), packet.bytes.size()};
   ControlBuffer control;
   msghdr message{};

@@ -9,9 +9,9 @@
 
 namespace meshbus::os {
 
-inline constexpr std::size_t max_packet_bytes =
+inline constexpr std::size_t kMaxPacketBytes =
     64u << 10;  ///< One datagram; far below the kernel's default send buffer.
-inline constexpr std::size_t max_packet_fds = 250;  ///< SCM_MAX_FD is 253.
+inline constexpr std::size_t kMaxPacketFds = 250;  ///< SCM_MAX_FD is 253.
 
 /// One datagram of a SOCK_SEQPACKET socket with the descriptors that travel along, owned until it
 /// was sent.

@@ -19,7 +19,7 @@ namespace meshbus::os {
 namespace {
 
 constexpr std::uint64_t kTagBase = std::uint64_t{1} << 62;
-constexpr int quiet_passes = 3;
+constexpr int kQuietPasses = 3;
 
 }  // namespace
 
@@ -56,7 +56,7 @@ std::size_t kill_tagged(std::uint64_t process_tag) {
 
 bool sweep_tagged(std::uint64_t process_tag, std::chrono::milliseconds deadline) {
   const auto until = std::chrono::steady_clock::now() + deadline;
-  for (int quiet = 0; quiet < quiet_passes;) {
+  for (int quiet = 0; quiet < kQuietPasses;) {
     quiet = kill_tagged(process_tag) == 0 ? quiet + 1 : 0;
     if (std::chrono::steady_clock::now() >= until) return quiet != 0;
     const timespec pause{0, 1'000'000};

@@ -35,8 +35,7 @@ namespace meshbus::os {
   return x0;
 }
 #else
-#error \
-    "meshbus-keeper: the spawn recipe is written for x86_64 and aarch64; add this processor to raw_syscall.h and clone.cpp"
+#error "clone.cpp is written for x86_64 and aarch64; add this processor there and in raw_syscall.h"
 #endif
 
 }  // namespace meshbus::os

@@ -17,10 +17,10 @@ bool try_to_remove(const fs::path& path) {
   std::vector<fs::path> entries;
   for (fs::directory_iterator entry(path, error), end; !error && entry != end;
        entry.increment(error)) {
-    if (entry->path().filename() != lock_file) entries.push_back(entry->path());
+    if (entry->path().filename() != kLockFile) entries.push_back(entry->path());
   }
   for (const auto& entry : entries) fs::remove_all(entry, error);
-  fs::remove(path / lock_file, error);
+  fs::remove(path / kLockFile, error);
   fs::remove(path, error);
   return !fs::exists(path, error);
 }

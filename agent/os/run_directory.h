@@ -6,7 +6,7 @@
 namespace meshbus::os {
 
 /// In the run directory of a host: locked as long as its warden or keeper lives (warden/run_dir.h).
-inline constexpr char lock_file[] = "lock";
+inline constexpr char kLockFile[] = "lock";
 
 /// Removes a run directory with all that is in it, the lock last: by it the next host finds what is
 /// left when we are killed meanwhile. Broker and agent may not be dead yet and still make a file:

@@ -16,8 +16,8 @@ namespace meshbus::os {
 
 namespace {
 
-constexpr std::size_t guard_bytes = 4096 * 16;  // a page, whatever its size
-constexpr std::size_t stack_bytes = 64u << 10;  // run_child needs well under 1 KiB
+constexpr std::size_t kGuardBytes = 4096 * 16;  // a page, whatever its size
+constexpr std::size_t kStackBytes = 64u << 10;  // run_child needs well under 1 KiB
 
 std::uint64_t find_ignored_signals() {
   std::uint64_t ignored = 0;
@@ -50,14 +50,14 @@ UniqueFd open_cgroup_procs(int cgroup) {
 }  // namespace
 
 Result<Spawner> Spawner::make() {
-  void* mapping = ::mmap(nullptr, guard_bytes + stack_bytes, PROT_READ | PROT_WRITE,
+  void* mapping = ::mmap(nullptr, kGuardBytes + kStackBytes, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
   if (mapping == MAP_FAILED)
     return fail(ErrorCode::io_error,
                 std::string("mmap of the spawn stack: ") + std::strerror(errno));
-  if (::mprotect(mapping, guard_bytes, PROT_NONE) != 0) {
+  if (::mprotect(mapping, kGuardBytes, PROT_NONE) != 0) {
     const int error = errno;
-    ::munmap(mapping, guard_bytes + stack_bytes);
+    ::munmap(mapping, kGuardBytes + kStackBytes);
     return fail(ErrorCode::io_error,
                 std::string("mprotect of the spawn stack's guard: ") + std::strerror(error));
   }
@@ -75,15 +75,15 @@ Spawner::Spawner(Spawner&& other) noexcept
       close_range_works_(other.close_range_works_) {}
 
 Spawner::~Spawner() {
-  if (mapping_ != nullptr) ::munmap(mapping_, guard_bytes + stack_bytes);
+  if (mapping_ != nullptr) ::munmap(mapping_, kGuardBytes + kStackBytes);
 }
 
 // All signals blocked: a handler of ours must not run in the child, on our memory.
 long Spawner::clone_child(void (*entry)(void*), ChildPlan& plan, int cgroup, int& pidfd) {
   CloneRequest request{entry,
                        &plan,
-                       static_cast<char*>(mapping_) + guard_bytes,
-                       stack_bytes,
+                       static_cast<char*>(mapping_) + kGuardBytes,
+                       kStackBytes,
                        cgroup,
                        plan.descriptors.first_foreign_fd != 0,
                        plan.ties.new_pid_namespace};

@@ -29,17 +29,17 @@ struct ResourceLimit {
 
 /// Limits of a proc and its descendants together, kept by a cgroup of its own. 0: none.
 struct GroupLimits {
-  std::uint64_t memory = 0;     ///< Bytes, swap included; at least least_memory_limit.
+  std::uint64_t memory = 0;     ///< Bytes, swap included; at least kLeastMemoryLimit.
   std::uint64_t pids = 0;       ///< Processes and threads.
-  std::uint32_t cpu_milli = 0;  ///< Thousandths of a CPU, at least least_cpu_limit.
+  std::uint32_t cpu_milli = 0;  ///< Thousandths of a CPU, at least kLeastCpuLimit.
 
   bool any() const noexcept { return memory != 0 || pids != 0 || cpu_milli != 0; }
   friend bool operator==(const GroupLimits&, const GroupLimits&) = default;
 };
 /// With less than that no program gets through its own exec.
-inline constexpr std::uint64_t least_memory_limit = 1u << 20;
+inline constexpr std::uint64_t kLeastMemoryLimit = 1u << 20;
 /// What the kernel takes.
-inline constexpr std::uint32_t least_cpu_limit = 10;
+inline constexpr std::uint32_t kLeastCpuLimit = 10;
 
 /// What a proc is set to before it executes its command. Whatever is not there stays as the keeper
 /// has it.
@@ -47,7 +47,7 @@ struct ProcSettings {
   std::vector<ResourceLimit> limits = {};
   std::optional<int> nice = {};             ///< -20 to 19.
   std::optional<std::uint32_t> umask = {};  ///< 0 to 0777.
-  std::vector<std::uint32_t> cpus = {};     ///< By number, below max_cpus; empty: any.
+  std::vector<std::uint32_t> cpus = {};     ///< By number, below kMaxCpus; empty: any.
   std::optional<std::uint32_t> uid = {};
   std::optional<std::uint32_t> gid = {};
   /// With uid or gid, or not empty: these supplementary groups and no others.
@@ -61,7 +61,7 @@ struct ProcSettings {
 
   friend bool operator==(const ProcSettings&, const ProcSettings&) = default;
 };
-inline constexpr std::uint32_t max_cpus = 1024;
+inline constexpr std::uint32_t kMaxCpus = 1024;
 
 /// "RLIMIT_CORE"; "RLIMIT 99" for an unknown number.
 std::string rlimit_name(std::uint32_t resource);
@@ -92,7 +92,7 @@ struct ProcSpec {
   Stdio stderr_choice = Stdio::pipe;
 };
 
-/// Procs to start, any number; the client cuts it into messages of at most max_procs_per_batch.
+/// Procs to start, any number; the client cuts it into messages of at most kMaxProcsPerBatch.
 struct SpawnBatch {
   SpawnSpec shared;
   std::vector<ProcSpec> procs;

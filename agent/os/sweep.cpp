@@ -15,8 +15,8 @@ namespace meshbus::os {
 
 namespace {
 
-constexpr std::uint64_t full_pass_every = 8;
-constexpr std::chrono::microseconds pause{200};
+constexpr std::uint64_t kFullPassEvery = 8;
+constexpr std::chrono::microseconds kPause{200};
 
 // The system call, because the libc wrapper has no rusage.
 long wait_child(idtype_t type, pid_t pid, siginfo_t& info, rusage& usage) {
@@ -52,7 +52,7 @@ Sweeper::Round Sweeper::round() {
     // again.
     rounds_ = 0;
     seen_last_pass_.clear();
-  } else if (!listed || ++rounds_ % full_pass_every == 0) {
+  } else if (!listed || ++rounds_ % kFullPassEvery == 0) {
     result.found = std::max(result.found, scan_process_table());
   }
   if (!keep_) {
@@ -83,7 +83,7 @@ bool Sweeper::run(std::chrono::milliseconds deadline) {
     if (done.clean) return true;
     if (std::chrono::steady_clock::now() >= until) return false;
     if (done.reaped != 0) continue;
-    const timespec wait{0, std::chrono::nanoseconds(pause).count()};
+    const timespec wait{0, std::chrono::nanoseconds(kPause).count()};
     ::sigtimedwait(&child_signal, nullptr, &wait);
   }
 }

@@ -4,14 +4,14 @@
 
 namespace meshbus::os {
 
-/// What broker and agent do when their warden is gone, with containment by cgroup v2: kill all that
-/// is in the host's cgroup, so that nothing is left behind while one role lives (spec 4.7), whoever
-/// else died. The warden has the kernel send them SIGCONT at its death, which also wakes one that
-/// was stopped; without a cgroup it is SIGKILL, and none of this is used.
+/// Makes broker and agent clean up when their warden has died, with containment by cgroup v2: they
+/// kill everything in the host's cgroup. So nothing is left behind as long as one role lives (spec
+/// 4.7). The warden has the kernel send them SIGCONT at its death, which also wakes a role that was
+/// stopped. Without a cgroup the kernel sends SIGKILL instead, and none of this is used.
 ///
-/// Call it first, before there is another thread. `cgroup` is a directory; empty: nothing is done.
-/// The handler kills what cgroup.kill kills, and ends a process that is too stuck to end itself a
-/// second later.
+/// Call it first, before there is another thread. `cgroup` is a directory; if it is empty, nothing
+/// is done. The handler writes to cgroup.kill, and a second later ends its own process if that is
+/// too stuck to end itself.
 void arm_warden_end(std::string cgroup);
 
 /// For an agent that leaves because the keeper is gone: kills the procs first, in case the

@@ -37,13 +37,13 @@ std::optional<Containment> containment_from_environment(std::string& bad) {
 
 Started HostSite::prepare(const WardenOptions& options, os::Spawner& spawner, WardenLog& log) {
   const auto base = prepare_base_dir(options.run_dir);
-  if (!base) return failed(exit_config, base.error().detail());
+  if (!base) return failed(kExitConfig, base.error().detail());
   if (const int cleaned = clean_stale_hosts(*base); cleaned != 0) {
     log.say("cleaned up after " + std::to_string(cleaned) + (cleaned == 1 ? " host" : " hosts") +
             " that had been killed as a whole");
   }
   auto directory = make_host_dir(*base);
-  if (!directory) return failed(exit_os_error, directory.error().detail());
+  if (!directory) return failed(kExitOsError, directory.error().detail());
   directory_ = std::move(*directory);
   events_path_ = options.events_directory.empty()
                      ? directory_.path + "/events"
@@ -51,10 +51,10 @@ Started HostSite::prepare(const WardenOptions& options, os::Spawner& spawner, Wa
   log.set_event_log(events_path_);
   for (const auto& [path, text] : options.key_files) {
     if (auto written = write_host_file(directory_, "keys/" + path, text); !written)
-      return failed(exit_os_file, written.error().detail());
+      return failed(kExitOsFile, written.error().detail());
   }
   auto socket = socket_address(directory_);
-  if (!socket) return failed(exit_config, socket.error().detail());
+  if (!socket) return failed(kExitConfig, socket.error().detail());
   socket_ = std::move(*socket);
   process_tag_ = os::make_process_tag();
   place_ = os::plan_cgroup_placement();
@@ -63,7 +63,7 @@ Started HostSite::prepare(const WardenOptions& options, os::Spawner& spawner, Wa
   const std::string cgroup = place_.base.empty() ? "" : place_.base + "/meshbus-" + directory_.name;
   const auto recorded =
       record_host(directory_, cgroup, process_tag_, limits_.directories(), place_.base);
-  if (!recorded) return failed(exit_os_error, recorded.error().detail());
+  if (!recorded) return failed(kExitOsError, recorded.error().detail());
   limits_.claim_v2(place_);
   return choose_containment(options.containment, spawner);
 }
@@ -73,13 +73,13 @@ Started HostSite::choose_containment(Containment wanted, os::Spawner& spawner) {
     std::string bad;
     wanted = containment_from_environment(bad).value_or(Containment::automatic);
     if (!bad.empty())
-      return failed(exit_config,
+      return failed(kExitConfig,
                     "MESHBUS_CONTAINMENT='" + bad + "': expected auto, cgroup, pidns or sweep");
   }
   if (wanted == Containment::sweep) return {};
   if (wanted == Containment::pid_namespace) {
     if (const int error = spawner.probe_pid_namespace(); error != 0) {
-      return failed(exit_unavailable,
+      return failed(kExitUnavailable,
                     "containment pidns was asked for, but no pid namespace can be made here: " +
                         std::string(std::strerror(error)) +
                         " (it needs CAP_SYS_ADMIN); containment sweep needs nothing");
@@ -97,7 +97,7 @@ Started HostSite::choose_containment(Containment wanted, os::Spawner& spawner) {
     containment_reason_ = "cgroup v2 cannot be used here: " + made.error().detail();
     return {};
   }
-  return failed(exit_unavailable,
+  return failed(kExitUnavailable,
                 "containment cgroup was asked for, but cgroup v2 cannot be used here: " +
                     made.error().detail() + "; containment sweep needs nothing");
 }

@@ -75,7 +75,7 @@ void Warden::start() {
   auto started = site_.limit_pids(options_.pids_limit, options_.pids_limit_is_needed);
   if (started) started = starter_.start_keeper(role(RoleName::keeper));
   if (started) started = starter_.start_broker(role(RoleName::broker));
-  if (!started) return fail_start(exit_os_file, started.error().detail());
+  if (!started) return fail_start(kExitOsFile, started.error().detail());
   sequence_.start(Clock::now());
 }
 
@@ -91,7 +91,7 @@ Started Warden::prepare() {
 // Streams, signals, and descriptors that no role may inherit.
 Started Warden::prepare_process() {
   const auto failed = [](std::string why) {
-    return tl::unexpected(StartFailure{exit_os_error, std::move(why)});
+    return tl::unexpected(StartFailure{kExitOsError, std::move(why)});
   };
   fill_standard_streams();
   // Children of a shell that executed us, say: they are not ours to end.
@@ -176,7 +176,7 @@ void Warden::on_launcher() {
   launcher_.reset();
   const auto grace = std::min(options_.grace, EndSequence::kLostLauncherGrace);
   if (sequence_.phase() == Phase::starting) {
-    fail_start(exit_unavailable, "the launcher ended while the host was starting");
+    fail_start(kExitUnavailable, "the launcher ended while the host was starting");
   } else if (sequence_.phase() == Phase::running) {
     end(0, grace);
   } else if (sequence_.phase() == Phase::stopping_agent && sequence_.deadline() &&
@@ -219,15 +219,14 @@ void Warden::on_ready() {
   if (!agent.alive()) {
     if (!broker.said.empty()) starter_.set_served_address(broker.said);
     if (auto started = starter_.start_agent(agent); !started)
-      fail_start(exit_os_file, started.error().detail());
+      fail_start(kExitOsFile, started.error().detail());
     return;
   }
   if (!agent.ready || !keeper.ready) return;
   sequence_.run();
   frozen_.start(Clock::now());
   const std::string& address = starter_.address();
-  if (auto written = write_host_file(site_.directory(), host_address_file, address + "\n");
-      !written)
+  if (auto written = write_host_file(site_.directory(), kHostAddressFile, address + "\n"); !written)
     log_.say(written.error().detail());
   const ReadyReport ready{.host = address,
                           .containment = site_.containment(),
@@ -268,7 +267,7 @@ void Warden::on_exit(RoleName name, const std::string& how) {
   const Role& ended = role(name);
   if (phase == Phase::starting) {
     const bool has_reason = !ended.said.empty() && !ended.ready;
-    return fail_start(exit_unavailable, "the " + ended.name + " could not start: " +
+    return fail_start(kExitUnavailable, "the " + ended.name + " could not start: " +
                                             (has_reason ? ended.said : "it " + how));
   }
   if (phase == Phase::running && name == RoleName::broker) return on_broker_lost(how);
@@ -276,7 +275,7 @@ void Warden::on_exit(RoleName name, const std::string& how) {
   if (name == RoleName::keeper) {
     if (phase == Phase::running) {
       log_.note("the keeper " + how + ": its procs were killed with it; ending the host");
-      exit_code_ = exit_software;
+      exit_code_ = kExitSoftware;
     }
     if (phase < Phase::sweeping || (phase == Phase::sweeping && !has_swept_)) sweep();
   }
@@ -289,7 +288,7 @@ void Warden::on_broker_lost(const std::string& how) {
   const std::string lost = describe_loss(role(RoleName::broker), how);
   if (options_.end_on_broker_loss) {
     log_.note(lost + ": ending the host, as configured");
-    return end(exit_software, EndSequence::kLostLauncherGrace);
+    return end(kExitSoftware, EndSequence::kLostLauncherGrace);
   }
   const auto now = Clock::now();
   const auto delay = broker_restarts_.on_exit(now).value_or(RestartPolicy::kLongestDelay);
@@ -321,7 +320,7 @@ void Warden::on_agent_lost(const std::string& how) {
     if (started) return;
     log_.say(started.error().detail() + ": ending the host");
   }
-  exit_code_ = exit_software;
+  exit_code_ = kExitSoftware;
   enter(Phase::sweeping);
 }
 
@@ -334,7 +333,7 @@ void Warden::on_deadline() {
       const Role& first = !role(RoleName::keeper).ready   ? role(RoleName::keeper)
                           : !role(RoleName::broker).ready ? role(RoleName::broker)
                                                           : role(RoleName::agent);
-      return fail_start(exit_unavailable, "the " + first.name + " was not ready within " +
+      return fail_start(kExitUnavailable, "the " + first.name + " was not ready within " +
                                               std::to_string(EndSequence::kStartLimit.count()) +
                                               " s");
     }

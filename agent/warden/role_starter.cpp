@@ -14,7 +14,7 @@ namespace meshbus::warden {
 
 Started RoleStarter::prepare() {
   const auto failed = [](std::string why) {
-    return tl::unexpected(StartFailure{exit_os_error, std::move(why)});
+    return tl::unexpected(StartFailure{kExitOsError, std::move(why)});
   };
   libexec_ = options_.libexec;
   if (libexec_.empty()) {
@@ -50,7 +50,7 @@ void RoleStarter::set_served_address(const std::string& address) {
 }
 
 void RoleStarter::add_limits(RoleStart& start) const {
-  for (const os::Controller controller : os::controllers)
+  for (const os::Controller controller : os::kControllers)
     start.add({"--limit", site_.limits().to_text(controller)});
 }
 

@@ -31,8 +31,8 @@ namespace {
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
-constexpr std::string_view host_prefix = "host-";
-constexpr std::time_t newborn_seconds =
+constexpr std::string_view kHostPrefix = "host-";
+constexpr std::time_t kNewbornSeconds =
     10;  // a directory this young without a lock is being made right now
 
 bool is_own_directory(const char* path) {
@@ -114,12 +114,12 @@ Result<HostDir> make_host_dir(const std::string& base) {
   for (int attempt = 0; attempt < 16; ++attempt) {
     const auto name = random_hex();
     if (!name) return fail(name.error());
-    HostDir directory{base + "/" + std::string(host_prefix) + *name, *name, {}};
+    HostDir directory{base + "/" + std::string(kHostPrefix) + *name, *name, {}};
     if (::mkdir(directory.path.c_str(), 0700) != 0) {
       if (errno == EEXIST) continue;
       return fail(ErrorCode::io_error, os_error("mkdir " + directory.path));
     }
-    const std::string lock = directory.path + "/" + os::lock_file;
+    const std::string lock = directory.path + "/" + os::kLockFile;
     directory.lock = UniqueFd(::open(lock.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
     if (!directory.lock || ::flock(directory.lock.get(), LOCK_EX | LOCK_NB) != 0) {
       auto failure = fail(ErrorCode::io_error, os_error("lock " + lock));
@@ -141,7 +141,7 @@ Result<void> record_host(const HostDir& directory, const std::string& cgroup,
   if (!aside.empty()) text += "aside " + aside + "\n";
   if (::pwrite(directory.lock.get(), text.data(), text.size(), 0) !=
       static_cast<ssize_t>(text.size())) {
-    return fail(ErrorCode::io_error, os_error("write " + directory.path + "/" + os::lock_file));
+    return fail(ErrorCode::io_error, os_error("write " + directory.path + "/" + os::kLockFile));
   }
   return {};
 }
@@ -168,21 +168,21 @@ int clean_stale_hosts(const std::string& base) {
        entry.increment(error)) {
     const std::string path = entry->path().string();
     const std::string file_name = entry->path().filename().string();
-    if (file_name.rfind(host_prefix, 0) != 0) continue;
+    if (file_name.rfind(kHostPrefix, 0) != 0) continue;
     const UniqueFd lock(
-        ::open((path + "/" + os::lock_file).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+        ::open((path + "/" + os::kLockFile).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
     // Any other reason than "there is none" says nothing about whether that host lives.
     if (!lock && errno != ENOENT) continue;
     struct stat status{};
     if (::lstat(path.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) continue;
-    if (std::time(nullptr) - status.st_mtime < newborn_seconds && !lock) continue;
+    if (std::time(nullptr) - status.st_mtime < kNewbornSeconds && !lock) continue;
     if (lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) continue;
     // A lock without text belongs to a warden that is just being born, or that died then and has
     // nothing to kill.
     if (lock && ::fstat(lock.get(), &status) == 0 && status.st_size == 0 &&
-        std::time(nullptr) - status.st_mtime < newborn_seconds)
+        std::time(nullptr) - status.st_mtime < kNewbornSeconds)
       continue;
-    clean_one(path, file_name.substr(host_prefix.size()), lock.get());
+    clean_one(path, file_name.substr(kHostPrefix.size()), lock.get());
     ++cleaned;
   }
   return cleaned;

@@ -21,7 +21,7 @@ enum class Containment {
 
 /// The file in a host's run directory that says, in a line, by which address it is known; the
 /// broker's socket is beside it.
-inline constexpr const char* host_address_file = "address";
+inline constexpr const char* kHostAddressFile = "address";
 
 /// What a host is started with.
 struct WardenOptions {

@@ -16,7 +16,8 @@ std::string Counters::to_string() const {
          number("delivered", delivered) + number("handled", handled) +
          number("returned", returned) + number("fate_unknown", fate_unknown) +
          number("dropped.no_return", dropped[0]) + number("dropped.not_needed", dropped[1]) +
-         number("dropped.false_source", dropped[2]) + number("dropped.old_life", dropped[3]) +
+         number("dropped.false_source", dropped[2]) +
+         number("dropped.old_incarnation", dropped[3]) +
          number("malformed_frames", malformed_frames) + number("ignored_frames", ignored_frames) +
          number("replayed_frames", replayed_frames) + number("duplicate_frames", duplicate_frames) +
          number("refused_keys", refused_keys) + number("refused_handshakes", refused_handshakes) +

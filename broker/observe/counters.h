@@ -12,8 +12,8 @@ enum class Drop : std::uint8_t {
   no_return,   ///< It could not be delivered, and its sender did not want it back.
   not_needed,  ///< An answer or notice of the broker itself whose receiver is gone, or whose queue
                ///< is full.
-  false_source,  ///< A link claimed a source that is not of its host.
-  old_life,      ///< It came from an incarnation of another host's broker that is over.
+  false_source,     ///< A link claimed a source that is not of its host.
+  old_incarnation,  ///< It came from an incarnation of another host's broker that is over.
 };
 inline constexpr std::size_t kDropReasons = 4;
 

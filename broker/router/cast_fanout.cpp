@@ -66,10 +66,10 @@ std::string with_front(const CastBody& cast, std::string_view mesh,
 /// What goes by the link in place of a body that the relay brings.
 std::string stand_in(std::uint64_t number, Bytes body) {
   const std::string digest = digest_of(body);
-  wire::CastElsewhereT table;
+  wire::DetachedCastT table;
   table.number = number;
   table.digest.assign(digest.begin(), digest.end());
-  return encode_table<wire::CastElsewhere>(table);
+  return encode_table<wire::DetachedCast>(table);
 }
 
 /// Errors: malformed_message, too_large.
@@ -190,7 +190,7 @@ void CastFanout::send_to_hosts(const Spread& spread, const Charge& charge) {
     copy.mutate_destination_host(host);
     router_.tap(copy, spread.body);
     wire::Envelope without_body = copy;
-    without_body.mutate_flags(copy.flags() | kFlagElsewhere);
+    without_body.mutate_flags(copy.flags() | kFlagDetachedCast);
     Link& link = *links_.find(host);
     if (link.push(without_body, instead, nullptr)) continue;
     relay_.done(number, host);

@@ -36,15 +36,15 @@ CastReceiver::~CastReceiver() {
 bool CastReceiver::must_wait(const wire::Envelope& envelope) const {
   if (envelope.source_host() == router_.own().key() || envelope.lane() != wire::Lane::data)
     return false;
-  return (envelope.flags() & kFlagElsewhere) != 0 || assembly_.is_held(envelope);
+  return (envelope.flags() & kFlagDetachedCast) != 0 || assembly_.is_held(envelope);
 }
 
 bool CastReceiver::hold(const wire::Envelope& envelope, Bytes body, zmq::message_t* detached) {
-  const bool is_cast = (envelope.flags() & kFlagElsewhere) != 0;
+  const bool is_cast = (envelope.flags() & kFlagDetachedCast) != 0;
   CastAssembly::Message message;
   message.envelope = envelope;
   if (is_cast) {
-    auto table = decode_table<wire::CastElsewhere>(body);
+    auto table = decode_table<wire::DetachedCast>(body);
     const bool is_right = table && table->number != 0 && (envelope.flags() & kFlagCast) != 0 &&
                           router_.is_own(envelope);
     if (!is_right) {
@@ -115,7 +115,7 @@ void CastReceiver::deliver(std::vector<CastAssembly::Message> messages) {
       continue;
     }
     if (message.number != 0) {
-      envelope.mutate_flags(envelope.flags() & ~kFlagElsewhere);
+      envelope.mutate_flags(envelope.flags() & ~kFlagDetachedCast);
       relay_.confirm(message.number, envelope.source_host());
     }
     const Bytes body = bytes_of(message.body.data(), message.body.size());

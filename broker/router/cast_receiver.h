@@ -31,7 +31,7 @@ class CastReceiver {
 
   /// Whether it took that message, which was admitted; else the message goes on as any other.
   bool take(const wire::Envelope& envelope, Bytes body, zmq::message_t* detached, Charge& charge) {
-    constexpr std::uint32_t flags = kFlagCast | kFlagRelay | kFlagElsewhere;
+    constexpr std::uint32_t flags = kFlagCast | kFlagRelay | kFlagDetachedCast;
     if ((envelope.flags() & flags) == 0 && assembly_.empty()) [[likely]]
       return false;
     return must_wait(envelope) ? hold(envelope, body, detached)

@@ -105,7 +105,7 @@ void ask_all(const std::vector<ProcMeshRef>& views, std::chrono::milliseconds li
     const auto last = std::min(views.size(), begin + kCallsAtOnce);
     const auto left = std::max(
         std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now()),
-        least_time);
+        kLeastTime);
     std::vector<
         std::future<std::invoke_result_t<Ask, const ProcMeshRef&, std::chrono::milliseconds>>>
         calls;

@@ -88,7 +88,7 @@ Result<std::vector<RemoteHost>> remote_hosts(const RunArguments& arguments) {
 
 }  // namespace
 
-Result<void> start_job(const RunArguments& arguments, News& news, JobParts& parts) {
+Result<void> start_job(const RunArguments& arguments, RunEvents& events, JobParts& parts) {
   ContextOptions options;
   for (const auto& setting : arguments.settings) {
     const auto equals = setting.find('=');
@@ -149,21 +149,21 @@ Result<void> start_job(const RunArguments& arguments, News& news, JobParts& part
   spec->input_ranks = to_rank_set(*readers);
 
   Handlers handlers;
-  handlers.on_failure = [&news](const RankReport& rank) { news.failed(rank); };
-  handlers.on_end = [&news](const MeshOutcome&) { news.ended(); };
-  handlers.on_state = [&news](const RankReport& rank) {
-    if (rank.step != StopStep::none && !rank.is_restarting) news.stopped(rank.rank);
+  handlers.on_failure = [&events](const RankReport& rank) { events.failed(rank); };
+  handlers.on_end = [&events](const MeshOutcome&) { events.ended(); };
+  handlers.on_state = [&events](const RankReport& rank) {
+    if (rank.step != StopStep::none && !rank.is_restarting) events.stopped(rank.rank);
   };
   handlers.on_restart = [](const RestartReport& restart) { say(words_of(restart)); };
-  handlers.on_output = [&news, &writer = parts.writer](std::uint64_t rank, Stream stream,
-                                                       std::string_view bytes) {
-    if (!writer->write(rank, stream, bytes)) news.unwritable(writer->error());
+  handlers.on_output = [&events, &writer = parts.writer](std::uint64_t rank, Stream stream,
+                                                         std::string_view bytes) {
+    if (!writer->write(rank, stream, bytes)) events.unwritable(writer->error());
   };
   const auto extent = mesh_extent(arguments, parts.hosts->ref(), size);
   if (!extent) return fail(extent.error());
   parts.writer = std::make_unique<OutputWriter>(
       arguments.no_prefix ? std::vector<std::string>() : make_prefixes(name, *extent),
-      [&news](bool is_blocked) { news.blocked(is_blocked); });
+      [&events](bool is_blocked) { events.blocked(is_blocked); });
   parts.is_spawning = true;
   auto mesh = arguments.ranks.per_host
                   ? parts.hosts->spawn(name, *arguments.ranks.per_host, std::move(*spec),
@@ -173,7 +173,7 @@ Result<void> start_job(const RunArguments& arguments, News& news, JobParts& part
   parts.mesh = std::make_unique<ProcMesh>(std::move(*mesh));
   if (!readers->empty())
     parts.pump = std::make_unique<InputPump>(
-        *parts.mesh, *readers, [&news](std::string why) { news.input_lost(std::move(why)); });
+        *parts.mesh, *readers, [&events](std::string why) { events.input_lost(std::move(why)); });
   return {};
 }
 

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "cli/run/input_pump.h"
-#include "cli/run/news.h"
+#include "cli/run/run_events.h"
 #include "cli/run/run_job.h"
 #include "cli/support/output_writer.h"
 #include "meshbus/client.h"
@@ -28,10 +28,10 @@ struct JobParts {
   std::atomic<bool> is_spawning = false;
 };
 
-/// Refuses what can be refused, then starts or finds the hosts and spawns the mesh; news of it goes
-/// to `news`. Blocks; takes no signals. Errors: configuration_error and parse_error for what is
+/// Refuses what can be refused, then starts or finds the hosts and spawns the mesh; its events go
+/// to `events`. Blocks; takes no signals. Errors: configuration_error and parse_error for what is
 /// wrong with the arguments (unless is_hosts_fault), and those of HostMesh.
-Result<void> start_job(const RunArguments& arguments, News& news, JobParts& parts);
+Result<void> start_job(const RunArguments& arguments, RunEvents& events, JobParts& parts);
 
 /// Our own words on stderr must not keep us from acting: a reader that takes more than
 /// 200 ms misses them.

@@ -57,7 +57,7 @@ int code_of(const MeshOutcome& outcome) {
 }
 
 /// One run, from the start of its hosts to their end. Decides on the main thread; the library's
-/// threads only bring news.
+/// threads only bring events.
 class Job {
  public:
   explicit Job(const RunArguments& arguments) : arguments_(arguments) {}
@@ -66,7 +66,7 @@ class Job {
  private:
   void loop();
   void on_signal(int signal);
-  void on_news();
+  void on_events();
   void on_time();
   void on_blocked();
   void begin_stop(int code, const std::string& reason, bool at_once);
@@ -78,7 +78,7 @@ class Job {
 
   const RunArguments& arguments_;
   JobSignals signals_;
-  News news_;
+  RunEvents events_;
   std::future<Result<void>> starting_;
   /// start_job() is over.
   std::atomic<bool> is_started_ = false;
@@ -105,10 +105,10 @@ int Job::run() {
       Job& job;
       ~Told() {
         job.is_started_ = true;
-        job.news_.wake();
+        job.events_.wake();
       }
     } told{*this};
-    return start_job(arguments_, news_, parts_);
+    return start_job(arguments_, events_, parts_);
   });
   loop();
   return finish();
@@ -123,16 +123,16 @@ void Job::loop() {
           std::chrono::ceil<milliseconds>(*when - Clock::now()).count(), 0, 3'600'000));
       wait = wait < 0 ? left : std::min(wait, left);
     }
-    const bool is_blocked = is_up_ && stop_ != Stop::gracefully && news_.is_blocked();
+    const bool is_blocked = is_up_ && stop_ != Stop::gracefully && events_.is_blocked();
     if (is_blocked) wait = wait < 0 ? kLookAgain : std::min(wait, kLookAgain);
-    pollfd fds[2] = {{signals_.fd(), POLLIN, 0}, {news_.fd(), POLLIN, 0}};
+    pollfd fds[2] = {{signals_.fd(), POLLIN, 0}, {events_.fd(), POLLIN, 0}};
     ::poll(fds, 2, wait);
     if (fds[0].revents != 0) {
       while (const auto signal = signals_.next()) on_signal(*signal);
     }
     if (fds[1].revents != 0) {
-      news_.clear();
-      on_news();
+      events_.clear();
+      on_events();
     }
     if (is_blocked) on_blocked();
     on_time();
@@ -140,13 +140,13 @@ void Job::loop() {
 }
 
 void Job::on_blocked() {
-  // Handlers run one after the other: all news waits behind the output that nobody reads.
+  // Handlers run one after the other: all events wait behind output without a reader.
   const auto outcome = parts_.mesh->known();
   if (stop_ == Stop::at_once) {
     if (outcome.is_ended()) drop_output();
   } else if (outcome.first_failure) {
-    news_.failed(*outcome.first_failure);
-    on_news();
+    events_.failed(*outcome.first_failure);
+    on_events();
   }
 }
 
@@ -178,7 +178,7 @@ void Job::on_signal(int signal) {
   }
 }
 
-void Job::on_news() {
+void Job::on_events() {
   if (!is_up_) {
     if (!is_started_) return;
     if (auto started = starting_.get(); !started) {
@@ -190,7 +190,7 @@ void Job::on_news() {
     if (arguments_.timeout) timeout_at_ = Clock::now() + *arguments_.timeout;
     for (const int signal : std::exchange(early_signals_, {})) on_signal(signal);
   }
-  if (const auto failure = news_.failure();
+  if (const auto failure = events_.failure();
       failure && !arguments_.keep_going && stop_ == Stop::none) {
     // The code is that of the failure itself: see finish().
     stop_ = Stop::gracefully;
@@ -202,22 +202,22 @@ void Job::on_news() {
          .ranks = {},
          .because = failure->rank});
   }
-  if (const int error = news_.output_error(); error != 0 && stop_ == Stop::none) {
+  if (const int error = events_.output_error(); error != 0 && stop_ == Stop::none) {
     begin_stop(error == EPIPE ? kBrokenPipe : kOwnFailure,
                error == EPIPE
                    ? "nobody reads the output"
                    : std::string("the output cannot be written: ") + std::strerror(error),
                /*at_once=*/false);
   }
-  if (const auto lost = news_.input_error(); !lost.empty() && stop_ == Stop::none)
+  if (const auto lost = events_.input_error(); !lost.empty() && stop_ == Stop::none)
     begin_stop(kOwnFailure, lost, /*at_once=*/false);
-  if (const auto rank = news_.first_stopped();
+  if (const auto rank = events_.first_stopped();
       rank && stop_ == Stop::none && !arguments_.keep_going) {
     is_stopped_elsewhere_ = true;
     begin_stop(kStopped, "rank " + std::to_string(*rank) + " was stopped, not by this run",
                /*at_once=*/false);
   }
-  if (news_.is_ended()) is_over_ = true;
+  if (events_.is_ended()) is_over_ = true;
 }
 
 void Job::on_start_failed(const Error& error) {
@@ -297,7 +297,7 @@ int Job::finish() {
   int exit_code = code_.value_or(code_of(outcome));
   // With --keep-going we stop nothing: the report names the command that did, and a job that is
   // half done is no success.
-  is_stopped_elsewhere_ = is_stopped_elsewhere_ || (news_.first_stopped() && stop_ == Stop::none);
+  is_stopped_elsewhere_ = is_stopped_elsewhere_ || (events_.first_stopped() && stop_ == Stop::none);
   if (is_stopped_elsewhere_ && exit_code == 0) exit_code = kStopped;
   if (!outcome.is_ended()) {
     std::vector<std::uint64_t> left;

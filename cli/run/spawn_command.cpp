@@ -63,7 +63,7 @@ int spawn(const SpawnArguments& arguments, const std::vector<std::string>& comma
     complain(problem);
     return kUsage;
   }
-  const auto limit = std::max(arguments.hosts.timeout - took, least_time);
+  const auto limit = std::max(arguments.hosts.timeout - took, kLeastTime);
   const auto refuse = [](const Error& error) {
     complain(error.to_string());
     return 1;

@@ -109,7 +109,7 @@ Result<wire::OfferAcceptedT> choose_controller(Context& context, const std::vect
   for (const auto& host : hosts) offer.hosts.push_back(host.to_string());
   const auto end = std::chrono::steady_clock::now() + limit;
   while (true) {
-    auto offered = offer_to(context, asked, offer, std::max(left_until(end), least_time));
+    auto offered = offer_to(context, asked, offer, std::max(left_until(end), kLeastTime));
     if (!offered) return fail(offered.error());
     if (offered->accepted) return std::move(*offered->accepted);
     if (!waits || !offered->is_one_away || left_until(end) <= kAskAgain)

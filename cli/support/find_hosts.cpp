@@ -20,7 +20,7 @@ namespace {
 /// What the host in that directory says that it is known by. One that is just starting has not said
 /// so yet.
 HostAddr address_of(const std::filesystem::path& directory, const HostAddr& socket) {
-  std::ifstream file(directory / host_address_file);
+  std::ifstream file(directory / kHostAddressFile);
   std::string line;
   std::getline(file, line);
   const auto address = HostAddr::parse(line);

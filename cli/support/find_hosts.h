@@ -13,7 +13,7 @@ namespace meshbus::cli {
 
 /// What is left to ask with when something else, finding the hosts for instance, has taken all the
 /// time.
-inline constexpr std::chrono::milliseconds least_time{200};
+inline constexpr std::chrono::milliseconds kLeastTime{200};
 
 /// A host of this user on this machine.
 struct LocalHost {

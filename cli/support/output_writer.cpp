@@ -12,7 +12,7 @@ namespace meshbus::cli {
 namespace {
 
 /// How long a reader may let us wait before we say that we are blocked, in milliseconds.
-constexpr int kPatience = 100;
+constexpr int kPollLimit = 100;
 
 }  // namespace
 
@@ -60,7 +60,7 @@ bool OutputWriter::write_all(int fd, std::string_view bytes) {
 
 void OutputWriter::wait_for_reader(int fd) {
   pollfd ready{fd, POLLOUT, 0};
-  if (is_file_[static_cast<std::size_t>(fd)] || ::poll(&ready, 1, kPatience) != 0) return;
+  if (is_file_[static_cast<std::size_t>(fd)] || ::poll(&ready, 1, kPollLimit) != 0) return;
   if (on_blocked_) on_blocked_(true);
   while (::poll(&ready, 1, -1) < 0 && errno == EINTR) {
   }

@@ -186,7 +186,7 @@ std::variant<ReachedHosts, int> reach_hosts(const HostChoice& choice) {
   }
   if (parts->empty()) return kFailed;
   return ReachedHosts{std::move(*context), std::move(*parts), std::move(listing),
-                      std::max(left_of(end), least_time), hosts.settings};
+                      std::max(left_of(end), kLeastTime), hosts.settings};
 }
 
 }  // namespace meshbus::cli

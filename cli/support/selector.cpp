@@ -31,12 +31,12 @@ Result<RankSet> parse_ranks(std::string_view text) {
   RankSet blocks;
   do {
     RankBlock block;
-    const auto begin = scanner.number("a rank", axes::max_num_ranks - 1);
+    const auto begin = scanner.number("a rank", axes::kMaxNumRanks - 1);
     if (!begin) return fail(begin.error());
     block = {*begin, *begin + 1};
     if (scanner.accept('-')) {
       const auto at = scanner.position();
-      const auto last = scanner.number("the last rank", axes::max_num_ranks - 1);
+      const auto last = scanner.number("the last rank", axes::kMaxNumRanks - 1);
       if (!last) return fail(last.error());
       if (*last < *begin)
         return scanner.problem_at(at, "expected a rank of at least " + std::to_string(*begin) +

@@ -28,7 +28,7 @@ Result<Ref> sliced(const Ref& mesh, std::string_view text) {
   const auto at_range = scanner.position();
   const auto number = [&](std::string_view expected) -> Result<std::optional<std::uint64_t>> {
     if (scanner.at_end() || scanner.peek() == ':') return std::nullopt;
-    const auto found = scanner.number(expected, axes::max_num_ranks);
+    const auto found = scanner.number(expected, axes::kMaxNumRanks);
     if (!found) return fail(found.error());
     return *found;
   };
@@ -46,7 +46,7 @@ Result<Ref> sliced(const Ref& mesh, std::string_view text) {
     end = *stop;
     if (scanner.accept(':')) {
       const auto at_step = scanner.position();
-      const auto found = scanner.number("a step", axes::max_num_ranks);
+      const auto found = scanner.number("a step", axes::kMaxNumRanks);
       if (!found) return fail(found.error());
       if (*found == 0) return scanner.problem_at(at_step, "expected a step of at least 1, found 0");
       step = *found;

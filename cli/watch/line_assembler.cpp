@@ -30,7 +30,7 @@ void LineAssembler::add(const LogPiece& piece) {
 void LineAssembler::append(Open& open, std::string_view bytes) {
   if (!std::exchange(open.is_begun, true)) open.line.offset = open.next;
   open.next += bytes.size();
-  const auto taken = std::min<std::uint64_t>(max_line - open.kept, bytes.size());
+  const auto taken = std::min<std::uint64_t>(kMaxLine - open.kept, bytes.size());
   open.line.text.append(bytes.substr(0, static_cast<std::size_t>(taken)));
   open.kept += taken;
   open.cut += bytes.size() - taken;

@@ -16,7 +16,7 @@ struct ShownLine {
   Stream stream = Stream::out;
   std::uint64_t offset = 0;  ///< The offset of its first byte.
   std::uint64_t missed = 0;  ///< Bytes of it, or in front of it, that never came.
-  /// Without its newline; with "[N bytes cut]" at its end when it was longer than max_line, and "[N
+  /// Without its newline; with "[N bytes cut]" at its end when it was longer than kMaxLine, and "[N
   /// bytes missed]" where some are missing.
   std::string text;
 };
@@ -24,7 +24,7 @@ struct ShownLine {
 /// Makes lines out of pieces of streams. Pure.
 class LineAssembler {
  public:
-  static constexpr std::size_t max_line = 64 * 1024;
+  static constexpr std::size_t kMaxLine = 64 * 1024;
   using Sink = std::function<void(ShownLine)>;
   explicit LineAssembler(Sink sink) : sink_(std::move(sink)) {}
 

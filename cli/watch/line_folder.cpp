@@ -16,7 +16,7 @@ void LineFolder::add(std::uint64_t rank, Stream stream, std::string text, Time n
   bytes_ += line->first.second.size() + kOverhead;
   if (queue->second.size() == 1) note_first(queue);
   // The oldest one goes, whatever comes before it.
-  while (bytes_ > max_bytes) show(first_.begin()->second->second.front().line);
+  while (bytes_ > kMaxBytes) show(first_.begin()->second->second.front().line);
 }
 
 void LineFolder::note_first(Queues::iterator queue) {

@@ -25,7 +25,7 @@ class LineFolder {
   using Time = std::chrono::steady_clock::time_point;
   using Sink = std::function<void(Stream, const RankSet&, const std::string& text)>;
   /// What waits for others, at most: beyond that lines go.
-  static constexpr std::size_t max_bytes = 4 * 1024 * 1024;
+  static constexpr std::size_t kMaxBytes = 4 * 1024 * 1024;
 
   explicit LineFolder(Sink sink) : sink_(std::move(sink)) {}
 

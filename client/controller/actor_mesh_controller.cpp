@@ -47,7 +47,7 @@ void ActorMeshController::take_proc(const WatchEvent& event, Time now) {
     rank.host = event.host;
     rank_of_.emplace(ProcId(event.host, proc_name(name_.mesh(), number)).key(), number);
   } else if (rank.proc.incarnation() != event.rank.incarnation()) {
-    // Another incarnation of the proc has nothing of the former one's.
+    // Another incarnation of the proc has none of these actors.
     events_.queue().release(number);
     Rank fresh;
     fresh.host = rank.host;
@@ -159,7 +159,7 @@ ActorMeshController::Actions ActorMeshController::answered(const Order& order,
       rank.has_failed = false;
       take_list(order.rank, rank, *update, now);
     } else if (!is_none) {
-      questions_.add_later(now + MeshController::ask_again, order.rank);
+      questions_.add_later(now + MeshController::kAskAgain, order.rank);
     }
     const bool is_failure = !answer && !is_none && !is_silence(answer.error().code());
     if (is_failure && !std::exchange(rank.has_failed, true))
@@ -208,7 +208,7 @@ bool ActorMeshController::is_over(Time now) const {
   if (have_procs_ended_) return true;
   if (!has_seen_ || ranks_.size() < size()) return false;
   // Those without one may still get it.
-  return count(Standing::absent) == 0 || now - absent_since_ >= MeshController::absence_limit;
+  return count(Standing::absent) == 0 || now - absent_since_ >= MeshController::kAbsenceLimit;
 }
 
 bool ActorMeshController::wants_stop(std::uint64_t number, const Rank& rank) const {
@@ -249,7 +249,7 @@ ActorMeshController::Actions ActorMeshController::settle(Time now) {
 
 std::optional<ActorMeshController::Time> ActorMeshController::next_due() const {
   auto next = questions_.next_due(settled_);
-  const auto over = absent_since_ + MeshController::absence_limit;
+  const auto over = absent_since_ + MeshController::kAbsenceLimit;
   const bool may_be_over = has_seen_ && is_monitored() && count(Standing::absent) != 0;
   if (may_be_over && over > settled_) next = next ? std::min(*next, over) : over;
   return next;
@@ -281,7 +281,7 @@ std::vector<WatchEvent> ActorMeshController::known(const RankSet& ranks) const {
   std::map<HostAddr, std::string> silent;
   for (const auto& [number, rank] : ranks_) {
     if (const auto found = silent_.find(rank.host); found != silent_.end()) silent.insert(*found);
-    // What was not told yet will be, in its turn.
+    // Events that are not out yet follow in their turn.
     const bool is_meant = ranks.empty() || contains(ranks, number);
     if (!is_meant || !rank.state || events_.queue().holds(number)) continue;
     events.push_back(make_event(rank));

@@ -23,9 +23,9 @@
 
 namespace meshbus {
 
-/// Watches the actors of one name in the procs of a mesh (spec 8): takes what the MeshController of
-/// these procs has told, and what the procs say of their actors, by push and by poll; says what is
-/// worth saying, each thing once, and what is to be asked. Pure, as the MeshController is.
+/// Watches the actors of one name in the procs of a mesh (spec 8). It takes the events of the
+/// MeshController of these procs, and the procs' reports of their actors, by push and by poll. It
+/// returns events, each once, and questions to ask. Pure, as the MeshController is.
 ///
 /// Ranks are those of the procs. A proc's end is the end of its actor, unless that had ended
 /// before. This holds for a proc that was never asked, too, when its peers have actors of that
@@ -38,7 +38,7 @@ class ActorMeshController {
  public:
   using Time = MeshController::Time;
   using Standing = ActorRecord::Standing;
-  static constexpr std::size_t most_asked = ProcQuestions::kMostAsked;
+  static constexpr std::size_t kMostAsked = ProcQuestions::kMostAsked;
 
   /// A question to a proc. Each gets one answer, an Error if need be: answered().
   struct Order {
@@ -59,7 +59,7 @@ class ActorMeshController {
   explicit ActorMeshController(ActorsName name)
       : name_(std::move(name)), events_(name_.to_string()) {}
 
-  /// What the MeshController of the procs has told; at first all that it knows.
+  /// Events of the MeshController of the procs; at first all that it knows.
   Actions procs_told(const std::vector<WatchEvent>& events, Time now);
   /// A proc says that actors of it have changed. Keys: of the proc and its host, as in an envelope.
   Actions pushed(std::uint64_t proc_key, std::uint64_t host_key, std::uint64_t incarnation,
@@ -79,8 +79,8 @@ class ActorMeshController {
   /// The same as text: the mesh of its events.
   const std::string& mesh() const noexcept { return events_.mesh(); }
   const std::shared_ptr<const Region>& region() const noexcept { return events_.region(); }
-  /// Whether more is expected: false when every actor has ended and was told, and no other will
-  /// come.
+  /// Whether more events are expected: false when every actor has ended and was reported, and no
+  /// other will come.
   bool is_monitored() const noexcept { return !events_.queue().is_complete(); }
   std::uint64_t generation() const noexcept { return events_.queue().generation(); }
   std::uint64_t live() const noexcept { return count(Standing::live) + count(Standing::unheard); }
@@ -90,7 +90,7 @@ class ActorMeshController {
   /// By create rank of the procs. Unknown where the host or the proc does not answer; not_exist
   /// where the proc has no such actor.
   StatusOverlay statuses() const;
-  /// All that was told and stands, for a late subscriber. No ranks = all.
+  /// The present state as events, for a late subscriber. No ranks = all.
   std::vector<WatchEvent> known(const RankSet& ranks = {}) const;
 
  private:

@@ -47,7 +47,7 @@ struct ActorRecord {
   Standing standing = Standing::unknown;
   QuestionState stream;
   QuestionState stop;
-  /// query_failed was told.
+  /// query_failed was reported.
   bool has_failed = false;
 
   bool has_ended() const;

@@ -71,7 +71,8 @@ void ActorWatch::forget(const std::function<bool(const std::string&)>& is_wanted
       unwanted_.erase(name);
       return false;
     }
-    if (now - unwanted_.try_emplace(name, now).first->second < MeshController::memory) return false;
+    if (now - unwanted_.try_emplace(name, now).first->second < MeshController::kMemory)
+      return false;
     unwanted_.erase(name);
     return true;
   });

@@ -14,8 +14,8 @@
 
 namespace meshbus {
 
-/// The meshes of actors that a Supervisor watches: those that somebody subscribes to, and those of
-/// one name in every mesh. Pure.
+/// The meshes of actors that a Supervisor watches: those that have subscribers, and those of one
+/// name in every mesh. Pure.
 class ActorWatch {
  public:
   using Time = MeshController::Time;
@@ -33,9 +33,9 @@ class ActorWatch {
   void add_mesh(SupervisorActions& actions, const MeshController& procs, Time now);
   /// A mesh is forgotten.
   void drop_mesh(const std::string& mesh);
-  /// Forgets those that nobody has wanted for MeshController::memory.
+  /// Forgets those that have had no subscriber for MeshController::kMemory.
   void forget(const std::function<bool(const std::string&)>& is_wanted, Time now);
-  /// The MeshController of that mesh has told this. To be called before its events are passed on;
+  /// Takes events of the MeshController of that mesh. To be called before its events are passed on;
   /// what it returns comes behind them.
   std::vector<SupervisorActions> procs_told(const std::string& mesh,
                                             const std::vector<WatchEvent>& events, Time now);

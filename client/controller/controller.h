@@ -33,7 +33,7 @@ class Controller {
 
     std::vector<HostAddr> hosts;
     std::string mesh;  ///< Only that one; empty = all.
-    /// In each of them also the actors of that name; empty = those that somebody subscribes to.
+    /// In each of them also the actors of that name; empty = those that have subscribers.
     std::string actors = {};
     /// As the controller of its broker, of which there is one, and which needs the key of an
     /// operator. Else as one launcher among others, which may look: nobody can know its address to
@@ -71,8 +71,8 @@ class Controller {
   /// Ends in order: stops the meshes that this controller answers for, then calls `done`; at the
   /// latest after grace and stop_limit. What is left then ends with its lease. Once.
   void end(const std::string& reason, std::function<void()> done);
-  /// Leaves the bus. The leases of its meshes lapse, unless another life of this controller renews
-  /// them before.
+  /// Leaves the bus. The leases of its meshes lapse, unless this controller is started again and
+  /// renews them before.
   void close(const std::string& reason);
   /// Meshes that it answers for, and that have not ended.
   std::size_t live_owned() const { return supervisor_.live_owned(); }

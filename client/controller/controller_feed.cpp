@@ -15,8 +15,8 @@ namespace meshbus {
 namespace {
 
 constexpr std::chrono::milliseconds kAnswerLimit{3000};
-/// Nothing heard for so long is told: with the second between two questions within the 5 s of
-/// spec 8.7.
+/// Silence for so long is reported: with the second between two questions within the 5 s of spec
+/// 8.7.
 constexpr std::chrono::milliseconds kSilence{4000};
 /// A broker that is away so long is given up when there are other hosts.
 constexpr std::chrono::milliseconds kFeedHomeLimit{2000};

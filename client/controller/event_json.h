@@ -26,7 +26,7 @@ namespace meshbus {
 ///     {"time":"…","event":"late","ms":21500}
 std::string to_json_line(const WatchEvent& event, std::chrono::system_clock::time_point now);
 
-/// The line that stands for lines that nobody read in time.
+/// The line in place of lines that were not read in time.
 std::string lost_json_line(std::uint64_t lines, std::chrono::system_clock::time_point now);
 
 }  // namespace meshbus

@@ -12,8 +12,8 @@
 namespace meshbus {
 namespace {
 
-/// An owner that was told that we would take a mesh, and has not given it to us after this long,
-/// does not want to any more.
+/// An owner to which we have promised to take a mesh, and which has not handed it over after this
+/// long, has changed its mind.
 constexpr std::chrono::milliseconds kOfferLimit{3000};
 /// At its end a controller waits this long for what its hosts have to say of its meshes when all
 /// ranks have ended: exit reports may take 3 s.

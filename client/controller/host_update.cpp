@@ -46,7 +46,7 @@ std::optional<OwnerUpdate> to_update(const wire::Ownership* ownership) {
                      .lease = std::chrono::milliseconds(ownership->lease_ms()),
                      .loss = ownership->loss(),
                      .is_gone = ownership->gone(),
-                     .may_restart = ownership->begins_anew() && !ownership->gone()};
+                     .may_restart = ownership->may_restart() && !ownership->gone()};
 }
 
 Result<MeshUpdate> to_update(const wire::MeshState& state) {

@@ -32,7 +32,7 @@ struct RankUpdate {
   std::vector<std::shared_ptr<const wire::ExitReportT>> exit_reports;
   /// None: nothing new.
   std::optional<OwnerUpdate> owner = {};
-  /// Those that have changed; where it is all that an agent has, those that stand.
+  /// Those that have changed; in a list of all that an agent has, the present ones.
   std::vector<wire::RankTrouble> troubles = {};
 };
 

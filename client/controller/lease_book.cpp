@@ -31,7 +31,7 @@ std::vector<std::string> LeaseBook::renew(Time now) {
 }
 
 void LeaseBook::failed(const std::vector<std::string>& meshes, Time now) {
-  auto again = ask_again;
+  auto again = kAskAgain;
   for (const auto& [mesh, lease] : leases_) again = std::min(again, lease.length / 6);
   for (const auto& mesh : meshes) {
     if (const auto found = leases_.find(mesh); found != leases_.end())

@@ -15,7 +15,7 @@ class LeaseBook {
   using Time = std::chrono::steady_clock::time_point;
   /// What was asked in vain is asked again after so long, or after a sixth of the shortest lease if
   /// that is less.
-  static constexpr std::chrono::milliseconds ask_again{500};
+  static constexpr std::chrono::milliseconds kAskAgain{500};
 
   /// These are the meshes and the lengths of their leases from now on; those that are new are due
   /// at once.

@@ -14,8 +14,8 @@ namespace meshbus {
 /// are left out and counted. Lives on the reactor's thread.
 class LineWriter {
  public:
-  /// `on_lost` gives the line that stands for those which were left out; `on_closed` says that
-  /// nobody reads any more.
+  /// `on_lost` returns the line in place of those that were left out; `on_closed` says that nobody
+  /// reads any more.
   LineWriter(Reactor& reactor, int fd, std::size_t limit,
              std::function<std::string(std::uint64_t)> on_lost, std::function<void()> on_closed);
   ~LineWriter() { reactor_.cancel(timer_); }

@@ -152,7 +152,7 @@ MeshController::Actions MeshController::absent(const HostAddr& host, Time now) {
   part.has_failed = false;
   part.is_listed = false;
   if (!part.absent_since) part.absent_since = now;
-  if (now - *part.absent_since >= memory) forget_all_but(here->first, {});
+  if (now - *part.absent_since >= kMemory) forget_all_but(here->first, {});
   // It is asked once more before any rank is said to be dead.
   if (ranks_.live_on(here->first) != 0) part.wants_state = true;
   return settle(now);
@@ -170,7 +170,7 @@ MeshController::Actions MeshController::pushed(const HostAddr& host, const RankU
 }
 
 void MeshController::on_error(Entry& here, const Error& error, Time now) {
-  here.second.ask_after = now + ask_again;
+  here.second.ask_after = now + kAskAgain;
   // Silence is judged for the host as a whole.
   if (is_silence(error.code()) || std::exchange(here.second.has_failed, true)) return;
   events_.add_failed_query(here.first, error.to_string());
@@ -261,7 +261,7 @@ bool MeshController::is_over(Time now) const {
     const auto& [host, part] = here;
     if (part.is_listed) return part.is_whole && (is_abandoned || !owners_.may_restart_on(host));
     if (!part.absent_since) return false;
-    return ranks_.seen() >= size() || now - *part.absent_since >= absence_limit;
+    return ranks_.seen() >= size() || now - *part.absent_since >= kAbsenceLimit;
   });
 }
 
@@ -313,8 +313,8 @@ std::optional<MeshController::Time> MeshController::next_due() const {
     const bool wants_any =
         wants(here, Kind::stop) || wants(here, Kind::stream) || wants(here, Kind::state);
     if (!part.is_silent && wants_any) consider(part.ask_after);
-    if (part.absent_since && *part.absent_since + absence_limit > settled_)
-      consider(*part.absent_since + absence_limit);
+    if (part.absent_since && *part.absent_since + kAbsenceLimit > settled_)
+      consider(*part.absent_since + kAbsenceLimit);
   }
   return next;
 }
@@ -356,11 +356,11 @@ StatusOverlay MeshController::statuses() const {
 std::vector<WatchEvent> MeshController::known(const RankSet& ranks) const {
   std::vector<WatchEvent> events;
   for (const auto& [number, rank] : ranks_.all()) {
-    // What was not told yet will be, in its turn.
+    // Events that are not out yet follow in their turn.
     const bool is_meant = ranks.empty() || contains(ranks, number);
     if (!is_meant || events_.queue().holds(number)) continue;
     events.push_back(events_.make(*rank.host, rank.state, rank.exit_report));
-    // A trouble that is over is told, too: a listener may have missed its end.
+    // The end of a trouble is reported, too: a subscriber may have missed it.
     const auto* const trouble = troubles_.find(number);
     if (trouble == nullptr) continue;
     events.push_back(events.back());

@@ -36,15 +36,15 @@ namespace meshbus {
 class MeshController {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  static constexpr auto exit_report_ask = ReportQueue::kExitReportAsk;
-  static constexpr auto exit_report_limit = ReportQueue::kExitReportLimit;
+  static constexpr auto kExitReportAsk = ReportQueue::kExitReportAsk;
+  static constexpr auto kExitReportLimit = ReportQueue::kExitReportLimit;
   /// A question that failed is asked again after this long.
-  static constexpr auto ask_again = ReportQueue::kAskAgain;
+  static constexpr auto kAskAgain = ReportQueue::kAskAgain;
   /// A host that has nothing of a mesh for this long will not get anything of it.
-  static constexpr std::chrono::milliseconds absence_limit{30'000};
+  static constexpr std::chrono::milliseconds kAbsenceLimit{30'000};
   /// Ranks that their host has forgotten are remembered for this long: a subscriber may have missed
   /// how they ended.
-  static constexpr std::chrono::minutes memory{10};
+  static constexpr std::chrono::minutes kMemory{10};
 
   /// A question to a host. Each gets one answer, an Error if need be: answered().
   struct Order {
@@ -92,7 +92,7 @@ class MeshController {
 
   const std::string& mesh() const noexcept { return events_.mesh(); }
   const std::shared_ptr<const Region>& region() const noexcept { return events_.region(); }
-  /// Whether more is expected: false when every rank has ended and was told.
+  /// Whether more events are expected: false when every rank has ended and was reported.
   bool is_monitored() const noexcept { return !events_.queue().is_complete(); }
   /// Whether no host has anything of it any more.
   bool is_forgotten() const noexcept;
@@ -107,7 +107,7 @@ class MeshController {
   /// By create rank. Unknown where the host does not answer and the rank had not ended; ranks of
   /// which nothing is known are left out.
   StatusOverlay statuses() const;
-  /// All that was told and stands, for a late subscriber. No ranks = all.
+  /// The present state as events, for a late subscriber. No ranks = all.
   std::vector<WatchEvent> known(const RankSet& ranks = {}) const;
 
  private:
@@ -125,7 +125,7 @@ class MeshController {
     Time ask_after{};
     bool is_silent = false;
     std::string problem;
-    /// query_failed was told.
+    /// query_failed was reported.
     bool has_failed = false;
   };
   using Parts = std::map<HostAddr, Part>;

@@ -31,20 +31,21 @@ class MeshEvents {
   ReportQueue& queue() noexcept { return queue_; }
   const ReportQueue& queue() const noexcept { return queue_; }
 
-  /// An event of this mesh; WatchEvent::overall is set when it is told.
+  /// An event of this mesh; WatchEvent::overall is set when the event goes out.
   WatchEvent make(WatchEvent::Kind kind, const HostAddr& host) const;
   WatchEvent make(const HostAddr& host, const wire::RankState& rank,
                   std::shared_ptr<const wire::ExitReportT> exit_report) const;
-  /// A host has fallen silent, or answers again; told while more is expected of the mesh.
+  /// A host has fallen silent, or answers again; reported while more events of the mesh are
+  /// expected.
   void add_host(const HostAddr& host, bool is_silent, const std::string& problem);
   void add_failed_query(const HostAddr& host, std::string problem);
   /// Adds `ended` when the mesh is over and was not before. Returns whether it did.
   bool add_end(bool is_over, const HostAddr& host);
-  /// Moves what can be told now to the end of `events`. Returns the hosts that have to be asked for
-  /// exit reports.
+  /// Moves the events that can go out now to the end of `events`. Returns the hosts that have to be
+  /// asked for exit reports.
   std::set<HostAddr> take(std::vector<WatchEvent>& events, Status::Kind overall, Time now);
-  /// Completes the events of ranks that were told to all that a late subscriber has to hear.
-  /// `silent`: hosts of this mesh that do not answer, and why. `ended_on`: for `ended`.
+  /// Adds to the events of reported ranks all others that a late subscriber needs. `silent`: hosts
+  /// of this mesh that do not answer, and why. `ended_on`: for `ended`.
   std::vector<WatchEvent> standing(std::vector<WatchEvent> ranks,
                                    const std::map<HostAddr, std::string>& silent,
                                    const HostAddr& ended_on, Status::Kind overall) const;

@@ -34,7 +34,7 @@ class OwnedMeshes {
   /// Takes the leases of our meshes from what their hosts say.
   void note_leases(const Meshes& meshes, const std::vector<HostAddr>& hosts);
   /// The meshes whose leases are to be renewed now on that host; they count as asked. Empty: none,
-  /// or the former question is not answered yet.
+  /// or the question before is not answered yet.
   std::vector<std::string> renew(const HostAddr& host, Time now);
   /// `is_done`: they were renewed as far as they exist.
   void on_renewed(const HostAddr& host, const std::vector<std::string>& meshes, bool is_done,

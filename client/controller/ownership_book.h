@@ -19,7 +19,7 @@ class OwnershipBook {
   /// As the first host says that does; null: none has said.
   const OwnerUpdate* first() const { return owners_.empty() ? nullptr : &owners_.begin()->second; }
   /// Whether one of these names answers for it: some of its hosts say so, and none says anything
-  /// else. A mesh that was handed over on some of its hosts only is still its former owner's.
+  /// else. A mesh that was handed over on some of its hosts only still belongs to its old owner.
   bool is_owned_by(const std::set<std::string>& names) const {
     return !owners_.empty() && std::all_of(owners_.begin(), owners_.end(), [&](const auto& entry) {
       return !entry.second.is_gone && names.contains(entry.second.owner);

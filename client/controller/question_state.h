@@ -12,7 +12,7 @@ class QuestionState {
   bool is_asked() const noexcept { return state_ == State::asked; }
   bool is_done() const noexcept { return state_ == State::done; }
   void ask() noexcept { state_ = State::asked; }
-  /// An answer that comes after reopen() answers the former question: it changes nothing.
+  /// An answer to the question before reopen() changes nothing.
   void on_answer(bool is_done) noexcept {
     if (is_asked()) state_ = is_done ? State::done : State::open;
   }

@@ -12,11 +12,11 @@
 
 namespace meshbus {
 
-/// What a controller has found out about one mesh and has not told yet: each change of a rank once,
-/// in order, with the report of that change. Pure: it holds no clock, socket or thread.
+/// The events of one mesh that a controller has not sent yet: each change of a rank once, in order,
+/// with the report of that change. Pure: it holds no clock, socket or thread.
 ///
 /// An end is held back until its exit report is known, because the exit report separates a cause
-/// from its consequences. All ends that are ready at the same time are told together, the earliest
+/// from its consequences. All ends that are ready at the same time go out together, the earliest
 /// first, behind everything else.
 class ReportQueue {
  public:
@@ -25,7 +25,7 @@ class ReportQueue {
   static constexpr std::chrono::milliseconds kExitReportAsk{300};
   /// It is asked for again at this interval.
   static constexpr std::chrono::milliseconds kAskAgain{1000};
-  /// After this long an end is told without its exit report.
+  /// After this long an end is reported without its exit report.
   static constexpr std::chrono::milliseconds kExitReportLimit{3000};
 
   struct Reports {
@@ -40,12 +40,12 @@ class ReportQueue {
   /// Queues the end of a rank: held until its exit report is known. One that is held already is
   /// released.
   void add_end(WatchEvent event, Time now);
-  /// The rank runs again: the end of its former life, if held, is told before what comes now, with
-  /// or without exit report.
+  /// The rank runs again: the end of the incarnation before, if it is held back, goes out first,
+  /// with or without exit report.
   void release(std::uint64_t rank);
   /// Gives an exit report to the latest untold end of that rank that has none. Those of one message
-  /// go in from its back: several lives of a rank may end in one message, and an exit report does
-  /// not name its life.
+  /// go in from its back: several incarnations of a rank may end in one message, and an exit report
+  /// does not name its incarnation.
   void report_exit(std::uint64_t rank, const std::shared_ptr<const wire::ExitReportT>& exit_report);
   /// Whether an end of that rank is held.
   bool holds(std::uint64_t rank) const { return held_.contains(rank); }
@@ -53,20 +53,20 @@ class ReportQueue {
   bool holds_any_of(const HostAddr& host) const { return held_on_.contains(host); }
   /// Whether nothing is left to tell.
   bool empty() const noexcept { return changes_.empty() && held_.empty(); }
-  /// Hands out, once, what can be told now.
+  /// Hands out, once, the events that can go out now.
   Reports take(Time now);
   /// When take() has something to do although nothing was added.
   std::optional<Time> next_due() const;
 
-  /// Notes whether the mesh is complete: every rank has ended and was told. True when it has just
-  /// become so.
+  /// Notes whether the mesh is complete: every rank has ended and was reported. True when it has
+  /// just become so.
   bool complete(bool is_complete) noexcept;
   bool is_complete() const noexcept { return is_complete_; }
   /// The number of the latest report.
   std::uint64_t generation() const noexcept { return generation_; }
 
-  /// What is told already, in the order of take() for a late listener: ends behind everything else,
-  /// the earliest first.
+  /// The events that went out, in the order of take(), for a late subscriber: ends behind
+  /// everything else, the earliest first.
   static void sort(std::vector<WatchEvent>& events);
 
  private:

@@ -25,7 +25,7 @@ class SubscriberService {
 
   void tell(const std::vector<WatchEvent>& events);
   void send_heartbeats();
-  /// Whether somebody subscribes to that mesh, or mesh of actors.
+  /// Whether that mesh, or mesh of actors, has a subscriber.
   bool is_wanted(const std::string& mesh) const { return subscriptions_.count(mesh) != 0; }
   /// A message to that proc has come back.
   void on_undeliverable(const wire::Envelope& envelope, const Error& error);

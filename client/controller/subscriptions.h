@@ -17,8 +17,8 @@ namespace meshbus {
 /// nothing. Pure.
 class Subscriptions {
  public:
-  /// An empty mesh stands for all; no ranks for all. False when it was there already, with the same
-  /// ranks.
+  /// An empty mesh means all; so does an empty set of ranks. False when it was there already, with
+  /// the same ranks.
   bool add(const ProcId& subscriber, const std::string& mesh, const RankSet& ranks = {}) {
     auto& meshes = subscribers_[subscriber].meshes;
     const auto [found, is_new] = meshes.try_emplace(mesh, ranks);
@@ -90,8 +90,8 @@ class Subscriptions {
     const bool hears_all = meshes.contains(std::string()) && !ActorsName::is_meant(event.mesh);
     const bool is_of_host = event.kind == WatchEvent::Kind::host_unreachable ||
                             event.kind == WatchEvent::Kind::host_back;
-    // A subscriber to every mesh hears about a host once; for each of its meshes it is told to
-    // the others.
+    // A subscriber to every mesh gets the event of a host once; the others get it for each of its
+    // meshes.
     if (event.mesh.empty() || (hears_all && is_of_host)) return hears_all && event.mesh.empty();
     const auto found = meshes.find(event.mesh);
     if (hears_all) return true;

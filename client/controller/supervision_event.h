@@ -11,8 +11,8 @@ RankReport to_rank_report(const WatchEvent& event);
 /// As the public header shows it.
 SupervisionEvent to_supervision_event(const WatchEvent& event);
 
-/// A host that goes or comes back is told once for itself and once for each of its meshes: whether
-/// this is one that a listener of every mesh can do without.
+/// A host that goes or comes back is reported once for itself and once for each of its meshes:
+/// whether this event is redundant for a subscriber to every mesh.
 bool is_repeated_for_mesh(const WatchEvent& event);
 
 }  // namespace meshbus

@@ -338,7 +338,7 @@ void Supervisor::on_probe(Actions& actions, const HostAddr& address, Host& host,
   bool is_new = update->live != live_on(address) + host.others;
   if (const auto before = std::exchange(host.incarnation, update->incarnation);
       before != 0 && before != update->incarnation) {
-    // What the agent before was asked and told, the new one may not know.
+    // The new agent may not know the questions and orders of the one before.
     is_new = true;
     for (auto& [name, mesh] : meshes_) add(actions, mesh, mesh.streams_lost(address, now), now);
   }

@@ -18,10 +18,10 @@
 
 namespace meshbus {
 
-/// Watches hosts and all meshes that they have (spec 8): asks each host whether it is there, polls
-/// what it has, hands that to a MeshController for each mesh and an ActorMeshController for each
-/// mesh of actors that somebody wants to hear of, and notices when it was late itself. Pure:
-/// answers and times come in, events and questions go out; no socket, clock or thread.
+/// Watches hosts and all their meshes (spec 8): probes each host, polls its meshes, feeds a
+/// MeshController for each mesh and an ActorMeshController for each mesh of actors that has a
+/// subscriber, and notices when it was late itself. Pure: answers and times come in, events and
+/// questions go out; no socket, clock or thread.
 ///
 /// Large because: it is the one face of all that a controller knows; meshes, actors and leases have
 /// classes of their own.
@@ -59,7 +59,7 @@ class Supervisor {
   /// wants them or the mesh is forgotten. Errors: refused (another mesh is watched alone),
   /// queue_full.
   Result<Actions> watch_actors(const ActorsName& name, Time now);
-  /// Those that nobody wants are forgotten when that has been so for MeshController::memory.
+  /// Meshes without a subscriber are forgotten after MeshController::kMemory.
   void forget_actors(const std::function<bool(const std::string&)>& is_wanted, Time now);
   /// The proc of that key says that actors of it have changed.
   Actions actors_pushed(std::uint64_t proc_key, std::uint64_t host_key, std::uint64_t incarnation,
@@ -72,14 +72,14 @@ class Supervisor {
   /// their leases are renewed.
   Actions add_name(const std::string& name, Time now);
   bool is_owned(const MeshController& mesh) const { return owned_.contains(mesh); }
-  /// It is being handed over to somebody else: it stays ours, whatever its hosts say, until that is
-  /// done on all of them.
+  /// We are handing the mesh over: it stays ours, whatever its hosts report, until all of them have
+  /// confirmed.
   void hold(const std::string& mesh) { owned_.hold(mesh); }
   void let_go(const std::string& mesh);
   /// So many of our meshes have live ranks.
   std::size_t live_owned() const;
-  /// Whether all that there is to tell of our meshes has been told: the last ends, their exit
-  /// reports, and that they have ended.
+  /// Whether all events of our meshes have gone out: the last ends, their exit reports, and the
+  /// ends of the meshes.
   bool has_told_owned() const;
   /// Stops them. `order`: for each of them.
   Actions stop_owned(const wire::StopProcsT& order, Time now);
@@ -103,7 +103,7 @@ class Supervisor {
     std::uint64_t refusals = 0;  ///< So many probes in a row came back.
     std::uint64_t probes = 0;    ///< Under way.
     bool is_listing = false;
-    bool has_failed = false;  ///< query_failed was told.
+    bool has_failed = false;  ///< query_failed was reported.
     std::uint64_t incarnation = 0;
     /// Live procs there of meshes that are none of ours: of those of its last list, and of the one
     /// under way.

@@ -11,7 +11,7 @@
 
 namespace meshbus {
 
-/// The troubles of live ranks (spec 8.7), and which of them were told. Pure.
+/// The troubles of live ranks (spec 8.7), and which of them were reported. Pure.
 class TroubleBook {
  public:
   /// A rank that is ready is in that trouble, or in none any more.
@@ -21,7 +21,7 @@ class TroubleBook {
                      const std::function<bool(std::uint64_t rank)>& is_meant);
   /// The rank is not ready any more, or has begun another incarnation.
   void forget(std::uint64_t rank) { troubles_.erase(rank); }
-  /// Changes that were not told; they count as told then.
+  /// Returns the changes that were not reported; they count as reported then.
   std::vector<wire::RankTrouble> take_untold();
   /// The trouble of a rank that is, or was, in one since it is ready. Null: it never was.
   const wire::RankTrouble* find(std::uint64_t rank) const;

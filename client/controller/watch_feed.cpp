@@ -151,7 +151,7 @@ void WatchFeed::on_heartbeat(const wire::MeshHeartbeatT& heartbeat, Time now) {
 }
 
 bool WatchFeed::should_ask_again(Time now) {
-  if (missing_.empty() || (asked_ && now - *asked_ < ask_limit)) return false;
+  if (missing_.empty() || (asked_ && now - *asked_ < kAskLimit)) return false;
   asked_ = now;
   asked_upto_ = sequence_;
   return true;

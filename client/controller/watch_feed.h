@@ -15,19 +15,19 @@
 
 namespace meshbus {
 
-/// What a subscriber makes of the messages of a controller: each thing once, whatever was told
-/// again, lost or came twice. Pure: messages and times come in, events go out.
+/// Turns the messages of a controller into events: each once, even if messages are repeated or
+/// lost. Pure: messages and times come in, events go out.
 class WatchFeed {
  public:
   using Time = std::chrono::steady_clock::time_point;
   /// What was asked again, and not answered, is asked again after so long.
-  static constexpr std::chrono::seconds ask_limit{2};
+  static constexpr std::chrono::seconds kAskLimit{2};
 
   std::vector<WatchEvent> on_event(const wire::MeshEventT& event, Time now);
   void on_heartbeat(const wire::MeshHeartbeatT& heartbeat, Time now);
-  /// We subscribe anew, to this controller or another one: it counts from 1.
+  /// We subscribe again, to this controller or another one: it counts from 1.
   void restart();
-  /// Our Subscribe (again) was answered: what stands follows.
+  /// Our Subscribe (again) was answered: the present state follows.
   void on_subscribed();
   /// Something was lost: Subscribe.again is to be sent. True once for each time that it is to be.
   bool should_ask_again(Time now);
@@ -66,7 +66,7 @@ class WatchFeed {
   std::uint64_t asked_upto_ = 0;
   std::map<std::pair<std::string, std::uint64_t>, Told> told_;
   std::map<std::pair<std::string, std::uint64_t>, Troubled> troubles_;
-  /// Hosts that were told to be unreachable, meshes that were told to have ended.
+  /// Hosts that were reported as unreachable, meshes that were reported as ended.
   std::map<std::pair<std::string, std::string>, Standing> standing_;
   std::optional<Time> heard_;
   std::chrono::milliseconds interval_{0};

@@ -25,7 +25,7 @@ constexpr std::chrono::seconds kEndLimit{1};
 constexpr std::chrono::milliseconds kLookInterval{50};
 
 TokenMaker make_tokens() {
-  std::string secret(TokenMaker::secret_size, '\0');
+  std::string secret(TokenMaker::kSecretSize, '\0');
   if (::getrandom(secret.data(), secret.size(), 0) != static_cast<ssize_t>(secret.size()))
     throw std::system_error(errno, std::generic_category(), "getrandom");
   return TokenMaker(std::move(secret));

@@ -13,10 +13,10 @@
 namespace meshbus {
 namespace {
 
-constexpr std::size_t max_path = sizeof(sockaddr_un::sun_path) - 1;
-constexpr std::size_t max_dns_name = 253;
-constexpr std::size_t max_dns_label = 63;
-constexpr std::size_t max_zone = 15;  // IF_NAMESIZE without its NUL
+constexpr std::size_t kMaxPath = sizeof(sockaddr_un::sun_path) - 1;
+constexpr std::size_t kMaxDnsName = 253;
+constexpr std::size_t kMaxDnsLabel = 63;
+constexpr std::size_t kMaxZone = 15;  // IF_NAMESIZE without its NUL
 
 bool is_digit(char c) noexcept {
   return c >= '0' && c <= '9';
@@ -72,7 +72,7 @@ Result<std::string> parse_ipv6(text::Scanner part) {
   if (percent == whole.size()) return out;
   text::Scanner zone = part.part("host address", part.position() + percent + 1, part.end());
   const std::string_view name = zone.rest();
-  if (name.empty() || name.size() > max_zone) {
+  if (name.empty() || name.size() > kMaxZone) {
     return zone.problem_at(zone.position(),
                            "expected the name of an interface of 1 to 15 characters, found " +
                                std::to_string(name.size()));
@@ -88,7 +88,7 @@ Result<std::string> parse_ipv6(text::Scanner part) {
 Result<std::string> parse_dns_name(text::Scanner part) {
   const std::size_t begin = part.position();
   const std::string_view name = part.rest();
-  if (name.size() > max_dns_name + (name.ends_with('.') ? 1 : 0)) {
+  if (name.size() > kMaxDnsName + (name.ends_with('.') ? 1 : 0)) {
     return part.problem_at(begin, "expected a host name of at most 253 characters, found " +
                                       std::to_string(name.size()));
   }
@@ -104,7 +104,7 @@ Result<std::string> parse_dns_name(text::Scanner part) {
       if (previous == '-')
         return part.unexpected_at(part.position() - 1,
                                   "a letter or a digit at the end of a part of a host name");
-      if (length > max_dns_label)
+      if (length > kMaxDnsLabel)
         return part.problem_at(label,
                                "expected a part of a host name of at most 63 characters, found " +
                                    std::to_string(length));
@@ -145,7 +145,7 @@ Result<std::string> parse_path(text::Scanner part) {
     // Find the first bad byte: the longest good prefix is at most 3 bytes short of a full
     // character.
     std::size_t good = 0;
-    for (std::size_t i = 1; i <= std::min(path.size(), max_path + 4); ++i) {
+    for (std::size_t i = 1; i <= std::min(path.size(), kMaxPath + 4); ++i) {
       if (text::is_utf8(path.substr(0, i))) good = i;
     }
     return part.unexpected_at(begin + good, "UTF-8");
@@ -157,8 +157,8 @@ Result<std::string> parse_path(text::Scanner part) {
                                 "a path without commas, double quotes and control characters");
     }
   }
-  if (path.size() > max_path) {
-    return part.problem_at(begin + max_path,
+  if (path.size() > kMaxPath) {
+    return part.problem_at(begin + kMaxPath,
                            "expected a socket path of at most 107 bytes (sockaddr_un), found " +
                                std::to_string(path.size()) + ": use a shorter directory");
   }

@@ -14,13 +14,13 @@
 namespace meshbus {
 namespace {
 
-constexpr std::string_view base58 = "123456789abcdefghijkmnopqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ";
-constexpr std::array<std::string_view, 4> reserved = {"service", "local", "agent", "controller"};
-constexpr std::string_view base_form = "a letter or '_', then letters, digits and '_'";
+constexpr std::string_view kBase58 = "123456789abcdefghijkmnopqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ";
+constexpr std::array<std::string_view, 4> kReserved = {"service", "local", "agent", "controller"};
+constexpr std::string_view kBaseForm = "a letter or '_', then letters, digits and '_'";
 
 std::string print_uuid(std::uint64_t uuid) {
-  std::string out(Name::uuid_length, base58[0]);
-  for (std::size_t i = out.size(); uuid != 0; uuid /= 58) out[--i] = base58[uuid % 58];
+  std::string out(Name::uuid_length, kBase58[0]);
+  for (std::size_t i = out.size(); uuid != 0; uuid /= 58) out[--i] = kBase58[uuid % 58];
   return out;
 }
 
@@ -31,7 +31,7 @@ Result<std::uint64_t> parse_uuid(text::Scanner part) {
                            "MissingUuid: expected 12 base58 characters after '-', found the end");
   std::uint64_t uuid = 0;
   for (; !part.at_end(); part.advance(1)) {
-    const std::size_t digit = base58.find(part.peek());
+    const std::size_t digit = kBase58.find(part.peek());
     if (digit == std::string_view::npos) {
       return part.unexpected_as("InvalidUuid",
                                 "a base58 character (1-9, a-z but l, A-Z but I and O)");
@@ -54,8 +54,8 @@ Result<std::string> parse_base(text::Scanner part) {
   const std::string base(part.rest());
   if (base.empty())
     return part.problem_at(part.position(),
-                           "MissingName: expected " + std::string(base_form) + ", found none");
-  if (!text::is_identifier_start(part.peek())) return part.unexpected_as("InvalidName", base_form);
+                           "MissingName: expected " + std::string(kBaseForm) + ", found none");
+  if (!text::is_identifier_start(part.peek())) return part.unexpected_as("InvalidName", kBaseForm);
   for (; !part.at_end(); part.advance(1)) {
     if (!text::is_identifier_part(part.peek()))
       return part.unexpected_as("InvalidName", "a letter, a digit or '_'");
@@ -169,7 +169,7 @@ Name Name::controller() {
 }
 
 bool Name::is_reserved(std::string_view base) noexcept {
-  for (const std::string_view name : reserved) {
+  for (const std::string_view name : kReserved) {
     if (base == name) return true;
   }
   return false;

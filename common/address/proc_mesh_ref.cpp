@@ -12,7 +12,7 @@
 namespace meshbus {
 namespace {
 
-constexpr std::uint64_t max_ranks = std::numeric_limits<std::int64_t>::max();
+constexpr std::uint64_t kMaxRanks = std::numeric_limits<std::int64_t>::max();
 
 std::string no_rank(const Name& mesh, std::uint64_t rank, std::uint64_t ranks) {
   return "mesh " + mesh.to_string() + ": no rank " + std::to_string(rank) + " of " +
@@ -23,7 +23,7 @@ std::string no_rank(const Name& mesh, std::uint64_t rank, std::uint64_t ranks) {
 
 Result<ProcMeshRef> ProcMeshRef::make(Name mesh, std::vector<HostAddr> hosts,
                                       std::uint64_t root_ranks, Region region) {
-  if (root_ranks > max_ranks) {
+  if (root_ranks > kMaxRanks) {
     return fail(ErrorCode::configuration_error, "mesh " + mesh.to_string() + ": " +
                                                     std::to_string(root_ranks) +
                                                     " ranks; at most 2^63-1 can be numbered");
@@ -62,7 +62,7 @@ Result<ProcMeshRef> ProcMeshRef::parse(std::string_view text) {
   text::Scanner scanner = whole;
   scanner.advance(bracket);
   if (auto open = scanner.expect('['); !open) return fail(std::move(open).error());
-  const auto root_ranks = scanner.number("the number of ranks of the whole mesh", max_ranks);
+  const auto root_ranks = scanner.number("the number of ranks of the whole mesh", kMaxRanks);
   if (!root_ranks) return fail(root_ranks.error());
   if (auto close = scanner.expect(']'); !close) return fail(std::move(close).error());
   if (auto colon = scanner.expect(':'); !colon) return fail(std::move(colon).error());

@@ -14,11 +14,11 @@
 namespace meshbus::log {
 namespace {
 
-constexpr std::array<std::string_view, 5> level_names = {"trace", "debug", "info", "warn", "error"};
-constexpr Level default_level = Level::warn;
+constexpr std::array<std::string_view, 5> kLevelNames = {"trace", "debug", "info", "warn", "error"};
+constexpr Level kDefaultLevel = Level::warn;
 
 struct Front {
-  std::atomic<Level> least{default_level};
+  std::atomic<Level> least{kDefaultLevel};
   std::mutex mutex;
   std::shared_ptr<const Sink> sink;
 };
@@ -60,13 +60,13 @@ std::string without_controls(std::string_view text) {
 
 std::string_view to_string(Level level) noexcept {
   const auto index = static_cast<std::size_t>(level);
-  return index < level_names.size() ? level_names[index] : "unknown";
+  return index < kLevelNames.size() ? kLevelNames[index] : "unknown";
 }
 
 std::optional<Level> find_level(std::string_view name) noexcept {
-  const auto* found = std::find(level_names.begin(), level_names.end(), name);
-  if (found == level_names.end()) return std::nullopt;
-  return static_cast<Level>(found - level_names.begin());
+  const auto* found = std::find(kLevelNames.begin(), kLevelNames.end(), name);
+  if (found == kLevelNames.end()) return std::nullopt;
+  return static_cast<Level>(found - kLevelNames.begin());
 }
 
 void set_sink(Sink sink, Level least) {
@@ -74,7 +74,7 @@ void set_sink(Sink sink, Level least) {
   auto next = sink ? std::make_shared<const Sink>(std::move(sink)) : nullptr;
   const std::lock_guard lock(to.mutex);
   to.sink.swap(next);
-  to.least.store(to.sink ? least : default_level, std::memory_order_relaxed);
+  to.least.store(to.sink ? least : kDefaultLevel, std::memory_order_relaxed);
 }
 
 void set_least(Level least) {

@@ -23,11 +23,11 @@ struct Unit {
 };
 using Units = std::array<Unit, 4>;
 // Largest first, so that the first one that divides a value gives the shortest text.
-inline constexpr Units duration_units = {{{"h", 3'600'000}, {"m", 60'000}, {"s", 1000}, {"ms", 1}}};
-inline constexpr Units bytes_units = {
+inline constexpr Units kDurationUnits = {{{"h", 3'600'000}, {"m", 60'000}, {"s", 1000}, {"ms", 1}}};
+inline constexpr Units kBytesUnits = {
     {{"GiB", 1ULL << 30}, {"MiB", 1ULL << 20}, {"KiB", 1ULL << 10}, {"B", 1}}};
-inline constexpr std::string_view duration_examples = "250ms, 30s, 2m or 1h";
-inline constexpr std::string_view bytes_examples = "4096, 64KiB, 1MiB or 1GiB";
+inline constexpr std::string_view kDurationExamples = "250ms, 30s, 2m or 1h";
+inline constexpr std::string_view kBytesExamples = "4096, 64KiB, 1MiB or 1GiB";
 
 /// A whole number that fits, and nothing else.
 template <typename Number = std::uint64_t>
@@ -78,19 +78,19 @@ inline std::string quantity_to_text(std::uint64_t value, const Units& units) {
 /// parse_error, saying what is expected.
 inline Result<std::chrono::milliseconds> parse_duration(std::string_view text,
                                                         std::string_view plain = "s") {
-  if (const auto value = parse_quantity(text, duration_units, plain))
+  if (const auto value = parse_quantity(text, kDurationUnits, plain))
     return std::chrono::milliseconds(*value);
   return fail(ErrorCode::parse_error,
               "\"" + std::string(text) + "\" is not a duration; expected something like " +
-                  std::string(duration_examples) + ", or a plain number in " + std::string(plain));
+                  std::string(kDurationExamples) + ", or a plain number in " + std::string(plain));
 }
 
 /// `4096`, `64KiB`, `1MiB`, `1GiB`. Errors: parse_error.
 inline Result<std::uint64_t> parse_bytes(std::string_view text) {
-  if (const auto value = parse_quantity(text, bytes_units, "B")) return *value;
+  if (const auto value = parse_quantity(text, kBytesUnits, "B")) return *value;
   return fail(ErrorCode::parse_error, "\"" + std::string(text) +
                                           "\" is not a number of bytes; expected something like " +
-                                          std::string(bytes_examples));
+                                          std::string(kBytesExamples));
 }
 
 /// The shortest text that parse_duration() reads as the same: `90s`, `2m`, `1500ms`.
@@ -99,12 +99,12 @@ inline std::string duration_to_text(std::chrono::milliseconds duration) {
   const std::string sign = duration.count() < 0 ? "-" : "";
   const auto magnitude =
       static_cast<std::uint64_t>(duration.count() < 0 ? -duration.count() : duration.count());
-  return sign + quantity_to_text(magnitude, duration_units);
+  return sign + quantity_to_text(magnitude, kDurationUnits);
 }
 
 /// The shortest text that parse_bytes() reads as the same: `64KiB`, `1000B`.
 inline std::string bytes_to_text(std::uint64_t bytes) {
-  return quantity_to_text(bytes, bytes_units);
+  return quantity_to_text(bytes, kBytesUnits);
 }
 
 }  // namespace meshbus

@@ -17,7 +17,7 @@
 namespace meshbus {
 
 /// Flags of envelopes between brokers; see relay.fbs.
-inline constexpr std::uint32_t kFlagElsewhere = 8;
+inline constexpr std::uint32_t kFlagDetachedCast = 8;
 inline constexpr std::uint32_t kFlagRelay = 16;
 
 /// The body of a message or call with flag `cast`, taken apart; see CastHead in bus.fbs. The bytes

@@ -16,7 +16,7 @@ std::string sum_of(const SentFates::Totals& sent, std::uint64_t outstanding) {
 
 void Conservation::add(std::string_view name, const wire::BrokerCountersT& counters) {
   const auto dropped = counters.dropped_no_return + counters.dropped_not_needed +
-                       counters.dropped_false_source + counters.dropped_old_life;
+                       counters.dropped_false_source + counters.dropped_old_incarnation;
   const auto in = counters.received + counters.originated;
   const auto out = counters.delivered + counters.handled + counters.returned +
                    counters.fate_unknown + dropped + counters.held;

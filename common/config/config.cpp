@@ -28,8 +28,8 @@ using Poco::Util::IniFileConfiguration;
 using Poco::Util::LayeredConfiguration;
 using Poco::Util::MapConfiguration;
 
-constexpr std::string_view prefix = "MESHBUS_";
-constexpr std::size_t largest_file = 1 << 20;
+constexpr std::string_view kPrefix = "MESHBUS_";
+constexpr std::size_t kLargestConfig = 1 << 20;
 
 /// Variables of meshbus that are not settings: they give a proc its identity (spec 4.4, 4.5), or
 /// are read before the settings.
@@ -49,7 +49,7 @@ std::string in_quotes(std::string_view text) {
 
 std::string suggestion_for_key(std::string_view name) {
   std::vector<std::string_view> names;
-  for (const KeyInfo& key : key_table) names.push_back(key.name);
+  for (const KeyInfo& key : kKeyTable) names.push_back(key.name);
   if (const auto near = did_you_mean(name, names); !near.empty())
     return "did you mean " + in_quotes(near) + "?";
   std::string all = "the keys are";
@@ -60,7 +60,7 @@ std::string suggestion_for_key(std::string_view name) {
 
 std::string suggestion_for_variable(std::string_view variable) {
   std::vector<std::string> names;
-  for (const KeyInfo& key : key_table) names.push_back(environment_name(key));
+  for (const KeyInfo& key : kKeyTable) names.push_back(environment_name(key));
   const auto near = did_you_mean(variable, names);
   return near.empty() ? "no setting is called that" : "did you mean " + std::string(near) + "?";
 }
@@ -91,11 +91,11 @@ Result<std::string> read_file(const std::string& path) {
   if (std::filesystem::is_directory(path, ignored)) return refuse("it is a directory");
   std::ifstream in(path, std::ios::binary);
   if (!in) return refuse(std::strerror(errno));
-  std::string text(largest_file + 1, '\0');
+  std::string text(kLargestConfig + 1, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (in.bad()) return refuse(std::strerror(errno));
   text.resize(static_cast<std::size_t>(in.gcount()));
-  if (text.size() > largest_file) return refuse("it is larger than 1 MiB");
+  if (text.size() > kLargestConfig) return refuse("it is larger than 1 MiB");
   return text;
 }
 
@@ -179,13 +179,13 @@ Result<Layer> layer_of(std::string label, const std::vector<Setting>& settings,
 Result<Layer> layer_of_environment(const std::map<std::string, std::string>& environment,
                                    std::vector<std::string>& warnings) {
   Layer layer{"environment"};
-  for (auto at = environment.lower_bound(std::string(prefix));
-       at != environment.end() && at->first.starts_with(prefix); ++at) {
+  for (auto at = environment.lower_bound(std::string(kPrefix));
+       at != environment.end() && at->first.starts_with(kPrefix); ++at) {
     const std::string &variable = at->first, &value = at->second;
-    const auto* key = std::find_if(key_table.begin(), key_table.end(), [&](const KeyInfo& one) {
+    const auto* key = std::find_if(kKeyTable.begin(), kKeyTable.end(), [&](const KeyInfo& one) {
       return environment_name(one) == variable;
     });
-    if (key != key_table.end()) {
+    if (key != kKeyTable.end()) {
       const Setting setting{std::string(key->name), value};
       if (auto added = add_checked(layer, setting, "environment variable " + variable,
                                    Unknown::is_error, warnings);
@@ -202,7 +202,7 @@ Result<Layer> layer_of_environment(const std::map<std::string, std::string>& env
 
 std::vector<Setting> default_settings() {
   std::vector<Setting> settings;
-  for (const KeyInfo& key : key_table) settings.emplace_back(key.name, key.standard);
+  for (const KeyInfo& key : kKeyTable) settings.emplace_back(key.name, key.standard);
   return settings;
 }
 
@@ -224,16 +224,16 @@ ConfigSources ConfigSources::of_process() {
     const std::size_t equals = entry.find('=');
     if (equals == std::string_view::npos) continue;
     const std::string_view name = entry.substr(0, equals);
-    if (!name.starts_with(prefix) && name != "HOME" && name != "XDG_CONFIG_HOME") continue;
+    if (!name.starts_with(kPrefix) && name != "HOME" && name != "XDG_CONFIG_HOME") continue;
     sources.environment.emplace(name, entry.substr(equals + 1));
   }
   return sources;
 }
 
 Config::Config() {
-  for (std::size_t i = 0; i < key_table.size(); ++i) {
+  for (std::size_t i = 0; i < kKeyTable.size(); ++i) {
     // A unit test sees to it that every default can be parsed.
-    values_[i] = {parse_value(key_table[i], key_table[i].standard).value_or(0), "default", {}};
+    values_[i] = {parse_value(kKeyTable[i], kKeyTable[i].standard).value_or(0), "default", {}};
   }
 }
 
@@ -273,17 +273,17 @@ Result<void> Config::resolve() {
       if (!layer) return fail(layer.error());
       all->add(layer->map, layer->label, priority++);
     }
-    for (std::size_t i = 0; i < key_table.size(); ++i) {
-      const std::string name(key_table[i].name);
+    for (std::size_t i = 0; i < kKeyTable.size(); ++i) {
+      const std::string name(kKeyTable[i].name);
       // Raw: a ${...} in a value is data, not a reference to something else.
       const std::string text = all->getRawString(name);
-      const auto value = parse_value(key_table[i], text);
+      const auto value = parse_value(kKeyTable[i], text);
       if (!value) return fail(ErrorCode::configuration_error, name + ": " + value.error().detail());
       const auto source = std::find_if(layers.begin(), layers.end(), [&](const auto& layer) {
         return layer->map->hasProperty(name);
       });
       values_[i] = {*value, (*source)->label,
-                    key_table[i].kind == ValueKind::path ? text : std::string()};
+                    kKeyTable[i].kind == ValueKind::path ? text : std::string()};
     }
   } catch (const Poco::Exception& error) {
     return fail(ErrorCode::configuration_error,
@@ -303,25 +303,25 @@ Result<void> Config::set(std::string key, std::string value) {
 }
 
 std::string Config::text_of(std::size_t index) const {
-  const KeyInfo& key = key_table[index];
+  const KeyInfo& key = kKeyTable[index];
   return key.kind == ValueKind::path ? values_[index].text
                                      : value_to_text(key, values_[index].number);
 }
 
 std::vector<Setting> Config::snapshot() const {
   std::vector<Setting> settings;
-  for (std::size_t i = 0; i < key_table.size(); ++i) {
+  for (std::size_t i = 0; i < kKeyTable.size(); ++i) {
     // Keys lie elsewhere on other machines.
-    if (values_[i].source == "default" || key_table[i].name.starts_with("keys.")) continue;
-    settings.emplace_back(key_table[i].name, text_of(i));
+    if (values_[i].source == "default" || kKeyTable[i].name.starts_with("keys.")) continue;
+    settings.emplace_back(kKeyTable[i].name, text_of(i));
   }
   return settings;
 }
 
 std::vector<Config::Shown> Config::show() const {
   std::vector<Shown> shown;
-  for (std::size_t i = 0; i < key_table.size(); ++i) {
-    const KeyInfo& key = key_table[i];
+  for (std::size_t i = 0; i < kKeyTable.size(); ++i) {
+    const KeyInfo& key = kKeyTable[i];
     shown.push_back({key.name, text_of(i), values_[i].source, key.meaning});
   }
   return shown;

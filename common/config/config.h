@@ -81,7 +81,7 @@ class Config {
                          ///< "environment", "flag", ...
     std::string_view meaning;
   };
-  /// Every key, in the order of key_table: what `meshbus config show` prints.
+  /// Every key, in the order of kKeyTable: what `meshbus config show` prints.
   std::vector<Shown> show() const;
 
   /// What is suspicious but no error, one line each. The process that people talk to prints them;
@@ -102,7 +102,7 @@ class Config {
   std::string file_path_;  // read once: set() must not pick up what was written to the file since
   std::vector<Setting> file_;
   std::vector<std::string> warnings_;
-  std::array<Value, key_table.size()> values_;
+  std::array<Value, kKeyTable.size()> values_;
 };
 
 }  // namespace meshbus

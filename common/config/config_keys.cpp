@@ -23,8 +23,8 @@ std::vector<std::string_view> words_of(std::string_view list) {
 /// The number behind a text, bounds aside.
 std::optional<std::uint64_t> parse_unbounded(const KeyInfo& key, std::string_view text) {
   switch (key.kind) {
-    case ValueKind::duration: return parse_quantity(text, duration_units, key.unit);
-    case ValueKind::bytes: return parse_quantity(text, bytes_units, "B");
+    case ValueKind::duration: return parse_quantity(text, kDurationUnits, key.unit);
+    case ValueKind::bytes: return parse_quantity(text, kBytesUnits, "B");
     case ValueKind::count: return parse_whole(text);
     case ValueKind::boolean: {
       for (const std::string_view yes : {"true", "yes", "on", "1"}) {
@@ -79,9 +79,9 @@ std::string expected_form(const KeyInfo& key) {
   const std::string bounds = " from " + std::string(key.least) + " to " + std::string(key.most);
   switch (key.kind) {
     case ValueKind::duration:
-      return "a duration" + bounds + ", like " + std::string(duration_examples);
+      return "a duration" + bounds + ", like " + std::string(kDurationExamples);
     case ValueKind::bytes:
-      return "a number of bytes" + bounds + ", like " + std::string(bytes_examples);
+      return "a number of bytes" + bounds + ", like " + std::string(kBytesExamples);
     case ValueKind::count: return "a whole number" + bounds;
     case ValueKind::boolean: return "true or false";
     case ValueKind::word: {
@@ -103,9 +103,9 @@ std::string environment_name(const KeyInfo& key) {
 }
 
 const KeyInfo* find_key(std::string_view name) noexcept {
-  const auto* found = std::find_if(key_table.begin(), key_table.end(),
+  const auto* found = std::find_if(kKeyTable.begin(), kKeyTable.end(),
                                    [&](const KeyInfo& key) { return key.name == name; });
-  return found == key_table.end() ? nullptr : found;
+  return found == kKeyTable.end() ? nullptr : found;
 }
 
 }  // namespace meshbus

@@ -30,61 +30,109 @@ struct KeyInfo {
   std::string_view meaning;   ///< For people, one sentence.
 };
 
-// clang-format off
-inline constexpr std::array key_table = std::to_array<KeyInfo>({
-  {"spawn.idle", ValueKind::duration, "s", "30s", "1ms", "24h", "longest time without any progress while a mesh is being spawned, before the spawn is given up"},
-  {"spawn.ready", ValueKind::duration, "s", "30s", "0s", "24h", "time a new proc has to become ready before it is killed and reported; 0 = no limit"},
-  {"spawn.in_flight", ValueKind::count, "", "64", "1", "1024", "procs that one host starts at the same time"},
-  {"stop.idle", ValueKind::duration, "s", "30s", "1ms", "24h", "longest time without any progress while a mesh is being stopped, before the stop is reported as failed"},
-  {"state.idle", ValueKind::duration, "s", "1m", "1ms", "24h", "longest time without any answer while states are being asked for"},
-  {"terminate.grace", ValueKind::duration, "s", "10s", "0s", "24h", "time between SIGTERM and SIGKILL when a proc is ended"},
-  {"terminate.in_flight", ValueKind::count, "", "16", "1", "256", "procs that one host ends at the same time"},
-  {"supervision.poll", ValueKind::duration, "s", "10s", "10ms", "1h", "how often a controller asks every host for the states of its procs, in case what they tell got lost; and its heartbeat"},
-  {"supervision.probe", ValueKind::duration, "s", "1s", "10ms", "1m", "how often launchers and controllers ask hosts whether they are there"},
-  {"watchdog", ValueKind::duration, "s", "2m", "100ms", "24h", "silence of the controller after which the owner of a mesh takes it for lost"},
-  {"lease", ValueKind::duration, "s", "1m", "0s", "24h", "time after which procs are stopped when nobody renews their lease; 0 = no lease"},
-  {"heartbeat", ValueKind::duration, "s", "5s", "10ms", "1h", "how often a proc and its agent tell each other that they are alive"},
-  {"session.away", ValueKind::duration, "s", "10s", "10ms", "24h", "time a proc lives on without its agent or broker before it ends itself; and the silence of a proc that is there after which it is told as frozen"},
-  {"delivery.limit", ValueKind::duration, "s", "30s", "10ms", "24h", "time a message may be under way before it is returned to its sender"},
-  {"delivery.starting", ValueKind::duration, "s", "5s", "0s", "1h", "time a message waits in the broker for a proc that has not yet registered"},
-  {"hop.limit", ValueKind::count, "", "64", "1", "255", "brokers that a message may pass before it is returned"},
-  {"message.limit", ValueKind::bytes, "", "1GiB", "1KiB", "64GiB", "largest message that a proc may send"},
-  {"tail.lines", ValueKind::count, "", "100", "0", "100000", "last lines of output that are kept in memory for each proc"},
-  {"logs.directory", ValueKind::path, "", "", "", "", "where a host keeps all that its procs write, in files MESH/RANK.out and MESH/RANK.err, and its event log, events-HOST.jsonl; empty = no files"},
-  {"logs.size", ValueKind::bytes, "", "16MiB", "4KiB", "64GiB", "size at which such a file is set aside for a new one"},
-  {"logs.files", ValueKind::count, "", "5", "1", "1000", "files that are kept for each stream of a proc, the one being written among them"},
-  {"events.size", ValueKind::bytes, "", "8MiB", "1MiB", "1GiB", "bytes that the event log of a host may take: what ended there, and why"},
-  {"cast.width", ValueKind::count, "", "16", "2", "1024", "hosts that one host passes a cast on to"},
-  {"connections.rate", ValueKind::count, "", "200", "0", "1000000", "connections over tcp that one address may open to a broker each second, with five seconds' worth at once; 0 = any number"},
-  {"requests.rate", ValueKind::count, "", "500", "0", "1000000", "requests to hosts that an observer or client may make each second, with ten seconds' worth at once; 0 = any number"},
-  {"parent_death_signal", ValueKind::boolean, "", "true", "", "", "whether the kernel kills procs when their keeper dies"},
-  {"queue.bytes", ValueKind::bytes, "", "16MiB", "64KiB", "1GiB", "bytes that a broker holds for one peer before it returns further messages as queue full"},
-  {"queue.count", ValueKind::count, "", "262144", "16", "16777216", "messages that a broker holds for one peer before it returns further ones as queue full"},
-  {"records.kept", ValueKind::count, "", "1000", "0", "1000000", "ended procs that a host can still answer for"},
-  {"records.age", ValueKind::duration, "s", "1h", "0s", "720h", "time that a host can still answer for an ended proc"},
-  {"pids.limit", ValueKind::count, "", "16384", "0", "4194304", "processes that the procs of one host and their descendants may be, where that can be limited; 0 = no limit"},
-  {"usage.period", ValueKind::duration, "s", "5s", "0s", "1h", "how often a host looks at what each of its procs uses (CPU time, memory, threads, descriptors), with a hundredth of a CPU at most; 0 = only when asked"},
-  {"frozen.limit", ValueKind::duration, "s", "30s", "0s", "24h", "time without a sign of life after which a host looks at a part of itself and ends it when it is frozen; 0 = never"},
-  {"agent.restart", ValueKind::word, "restart,end", "restart", "", "", "what a host does when its agent dies: start another one, which takes its procs over (5 times in a minute at most), or end"},
-  {"keys.directory", ValueKind::path, "", "", "", "", "where keys are, for tcp: NAME.key and authorised/ROLE/NAME.pub (meshbus keygen); empty = ~/.config/meshbus/keys if it is there; /dev/null = no keys"},
-  {"keys.own", ValueKind::path, "", "", "", "", "the file of one's own secret key; empty = the one in keys.directory, or, for a host, the one of its name there"},
-  {"log.level", ValueKind::word, "trace,debug,info,warn,error", "warn", "", "", "least important lines that are written to the log"},
+inline constexpr std::array kKeyTable = std::to_array<KeyInfo>({
+    {"spawn.idle", ValueKind::duration, "s", "30s", "1ms", "24h",
+     "longest time without any progress while a mesh is being spawned, before the spawn is given "
+     "up"},
+    {"spawn.ready", ValueKind::duration, "s", "30s", "0s", "24h",
+     "time a new proc has to become ready before it is killed and reported; 0 = no limit"},
+    {"spawn.in_flight", ValueKind::count, "", "64", "1", "1024",
+     "procs that one host starts at the same time"},
+    {"stop.idle", ValueKind::duration, "s", "30s", "1ms", "24h",
+     "longest time without any progress while a mesh is being stopped, before the stop is reported "
+     "as failed"},
+    {"state.idle", ValueKind::duration, "s", "1m", "1ms", "24h",
+     "longest time without any answer while states are being asked for"},
+    {"terminate.grace", ValueKind::duration, "s", "10s", "0s", "24h",
+     "time between SIGTERM and SIGKILL when a proc is ended"},
+    {"terminate.in_flight", ValueKind::count, "", "16", "1", "256",
+     "procs that one host ends at the same time"},
+    {"supervision.poll", ValueKind::duration, "s", "10s", "10ms", "1h",
+     "how often a controller asks every host for all states, in case an update got lost; also the "
+     "interval of its heartbeat"},
+    {"supervision.probe", ValueKind::duration, "s", "1s", "10ms", "1m",
+     "how often launchers and controllers ask hosts whether they are there"},
+    {"watchdog", ValueKind::duration, "s", "2m", "100ms", "24h",
+     "silence of a controller after which the owner of a mesh treats it as lost"},
+    {"lease", ValueKind::duration, "s", "1m", "0s", "24h",
+     "time after which procs are stopped if their lease is not renewed; 0 = no lease"},
+    {"heartbeat", ValueKind::duration, "s", "5s", "10ms", "1h",
+     "interval of the signs of life between a proc and its agent"},
+    {"session.away", ValueKind::duration, "s", "10s", "10ms", "24h",
+     "time a proc lives on without its agent or broker before it ends itself; also the silence "
+     "after which a proc is reported as frozen"},
+    {"delivery.limit", ValueKind::duration, "s", "30s", "10ms", "24h",
+     "time a message may be under way before it is returned to its sender"},
+    {"delivery.starting", ValueKind::duration, "s", "5s", "0s", "1h",
+     "time a message waits in the broker for a proc that has not yet registered"},
+    {"hop.limit", ValueKind::count, "", "64", "1", "255",
+     "brokers that a message may pass before it is returned"},
+    {"message.limit", ValueKind::bytes, "", "1GiB", "1KiB", "64GiB",
+     "largest message that a proc may send"},
+    {"tail.lines", ValueKind::count, "", "100", "0", "100000",
+     "last lines of output that are kept in memory for each proc"},
+    {"logs.directory", ValueKind::path, "", "", "", "",
+     "where a host keeps all that its procs write, in files MESH/RANK.out and MESH/RANK.err, and "
+     "its event log, events-HOST.jsonl; empty = no files"},
+    {"logs.size", ValueKind::bytes, "", "16MiB", "4KiB", "64GiB",
+     "size at which such a file is rotated"},
+    {"logs.files", ValueKind::count, "", "5", "1", "1000",
+     "files that are kept for each stream of a proc, the one being written among them"},
+    {"events.size", ValueKind::bytes, "", "8MiB", "1MiB", "1GiB",
+     "bytes that the event log of a host may take: what ended there, and why"},
+    {"cast.width", ValueKind::count, "", "16", "2", "1024",
+     "hosts that one host passes a cast on to"},
+    {"connections.rate", ValueKind::count, "", "200", "0", "1000000",
+     "connections over tcp that one address may open to a broker each second, with five seconds' "
+     "worth at once; 0 = any number"},
+    {"requests.rate", ValueKind::count, "", "500", "0", "1000000",
+     "requests to hosts that an observer or client may make each second, with ten seconds' worth "
+     "at once; 0 = any number"},
+    {"parent_death_signal", ValueKind::boolean, "", "true", "", "",
+     "whether the kernel kills procs when their keeper dies"},
+    {"queue.bytes", ValueKind::bytes, "", "16MiB", "64KiB", "1GiB",
+     "bytes that a broker holds for one peer before it returns further messages as queue full"},
+    {"queue.count", ValueKind::count, "", "262144", "16", "16777216",
+     "messages that a broker holds for one peer before it returns further ones as queue full"},
+    {"records.kept", ValueKind::count, "", "1000", "0", "1000000",
+     "ended procs that a host remembers"},
+    {"records.age", ValueKind::duration, "s", "1h", "0s", "720h",
+     "time that a host remembers an ended proc"},
+    {"pids.limit", ValueKind::count, "", "16384", "0", "4194304",
+     "processes that the procs of one host and their descendants may be, where that can be "
+     "limited; 0 = no limit"},
+    {"usage.period", ValueKind::duration, "s", "5s", "0s", "1h",
+     "how often a host looks at the usage of each of its procs (CPU time, memory, threads, "
+     "descriptors), with at most a hundredth of a CPU; 0 = only when asked"},
+    {"frozen.limit", ValueKind::duration, "s", "30s", "0s", "24h",
+     "time without a sign of life after which a host examines one of its roles and ends it if it "
+     "is frozen; 0 = never"},
+    {"agent.restart", ValueKind::word, "restart,end", "restart", "", "",
+     "what a host does when its agent dies: start another one, which takes its procs over (5 times "
+     "in a minute at most), or end"},
+    {"keys.directory", ValueKind::path, "", "", "", "",
+     "where keys are, for tcp: NAME.key and authorised/ROLE/NAME.pub (meshbus keygen); empty = "
+     "~/.config/meshbus/keys if it is there; /dev/null = no keys"},
+    {"keys.own", ValueKind::path, "", "", "", "",
+     "the file of one's own secret key; empty = the one in keys.directory, or, for a host, the one "
+     "of its name there"},
+    {"log.level", ValueKind::word, "trace,debug,info,warn,error", "warn", "", "",
+     "least important lines that are written to the log"},
 });
-// clang-format on
 
 /// A key whose kind the compiler knows; a typo, or asking for a duration as a count, does not
 /// compile.
 template <ValueKind kind>
 struct Key {
-  std::size_t index;  ///< Into key_table.
+  std::size_t index;  ///< Into kKeyTable.
 
   /// Only at compile time: an unknown name or another kind is a compile error.
   consteval explicit Key(std::string_view name) : index(0) {
-    while (index < key_table.size() && key_table[index].name != name) ++index;
-    if (index == key_table.size()) throw "key_table has no key of that name";
-    if (key_table[index].kind != kind) throw "that key is of another kind";
+    while (index < kKeyTable.size() && kKeyTable[index].name != name) ++index;
+    if (index == kKeyTable.size()) throw "kKeyTable has no key of that name";
+    if (kKeyTable[index].kind != kind) throw "that key is of another kind";
   }
-  constexpr const KeyInfo& info() const { return key_table[index]; }
+  constexpr const KeyInfo& info() const { return kKeyTable[index]; }
 };
 using DurationKey = Key<ValueKind::duration>;
 using CountKey = Key<ValueKind::count>;
@@ -93,6 +141,7 @@ using BooleanKey = Key<ValueKind::boolean>;
 using WordKey = Key<ValueKind::word>;
 using PathKey = Key<ValueKind::path>;
 
+// NOLINTBEGIN(readability-identifier-naming): named as in kKeyTable
 namespace keys {
 inline constexpr DurationKey spawn_idle("spawn.idle");
 inline constexpr DurationKey spawn_ready("spawn.ready");
@@ -132,6 +181,7 @@ inline constexpr PathKey keys_directory("keys.directory");
 inline constexpr PathKey keys_own("keys.own");
 inline constexpr WordKey log_level("log.level");
 }  // namespace keys
+// NOLINTEND(readability-identifier-naming)
 
 /// The number behind a value: milliseconds, a count, bytes, 0 or 1, which of the words it is; 0 for
 /// a path. Checks the key's bounds. Errors: parse_error, whose detail is the expected form

@@ -14,7 +14,7 @@ struct Rung {
   std::string_view otherwise;
 };
 
-constexpr Rung rungs[] = {
+constexpr Rung kRungs[] = {
     {keys::heartbeat, 2, keys::session_away,
      "procs would give up an agent that is well, between two of its signs of life"},
     {keys::spawn_ready, 1, keys::spawn_idle,
@@ -31,7 +31,7 @@ std::string told(const Config& config, DurationKey key) {
 }  // namespace
 
 Result<void> check_ladder(const Config& config) {
-  for (const Rung& rung : rungs) {
+  for (const Rung& rung : kRungs) {
     const auto lower = config.duration(rung.lower);
     const auto upper = config.duration(rung.upper);
     if (lower.count() == 0 || upper.count() == 0 || lower * rung.times <= upper) continue;

@@ -128,7 +128,7 @@ void Reactor::post(Task task) {
   {
     const std::lock_guard lock(mutex_);
     posted_.push_back(std::move(task));
-    if (posted_.size() > 1) return;  // whoever queued the first one has woken the loop
+    if (posted_.size() > 1) return;  // the thread that queued the first one has woken the loop
   }
   wake();
 }

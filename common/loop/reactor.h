@@ -57,12 +57,12 @@ class Reactor {
   /// Calls `handler` when the ZeroMQ socket has something to receive. The caller closes the socket
   /// after forget_socket().
   void watch_socket(void* socket, SocketHandler handler);
-  /// The same for one that nobody sends on (a monitor's end), or only who calls call_again()
-  /// afterwards: it is looked at only when its descriptor says so, which saves two system calls a
-  /// turn.
+  /// The same for a socket that is never sent on (a monitor's end), or whose senders call
+  /// call_again() afterwards. It is looked at only when its descriptor is readable, which saves two
+  /// system calls a turn.
   void watch_quiet_socket(void* socket, SocketHandler handler);
   /// The same for any descriptor, edge-triggered: `handler` is called when one of `events` has come
-  /// anew. `key` stands for the socket.
+  /// again. `key` stands for the socket.
   void watch_edges(void* key, int fd, std::uint32_t events, SocketHandler handler);
   void forget_socket(void* socket);
   /// Calls the handler of that socket in the next turn, as if it had asked for that.
@@ -92,9 +92,9 @@ class Reactor {
 
   /// Turns until stop().
   void run();
-  /// Turns until stop(), or until `is_enough`, which is asked between turns. Of the threads that
-  /// wait here, the one that came last is woken first; whoever leaves while there is something to
-  /// do wakes another. With timers by the steady clock only.
+  /// Turns until stop(), or until `is_enough`, which is asked between turns. Several threads may
+  /// wait here: the one that came last is woken first, and a thread that leaves while there is
+  /// something to do wakes another one. Only with timers by the steady clock.
   void run_until(const std::function<bool()>& is_enough);
   /// One turn that waits `max_wait` at most.
   void turn(Duration max_wait);
@@ -166,7 +166,7 @@ class Reactor {
   std::function<Time()> now_;
   UniqueFd epoll_;
   UniqueFd wake_;
-  /// Held during a turn of run_until(), and so by whoever uses what follows.
+  /// Held during a turn of run_until(). It guards what follows.
   std::mutex turns_;
   UniqueFd timer_fd_;
   Time armed_for_ = Time::max();
@@ -174,7 +174,7 @@ class Reactor {
   std::unordered_map<int, Watch> watches_;
   std::uint64_t next_generation_ = 1;
   std::map<void*, Socket> sockets_;
-  /// Of the turn that runs.
+  /// The sockets that are ready in the present turn.
   std::vector<void*> ready_;
   std::map<std::pair<Time, TimerId>, Task> timers_;
   std::unordered_map<TimerId, Time> timer_times_;

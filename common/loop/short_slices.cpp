@@ -10,7 +10,7 @@ namespace meshbus {
 
 namespace {
 
-constexpr std::uint64_t slice_ns = 100'000;  // the least that the kernel takes
+constexpr std::uint64_t kSliceNs = 100'000;  // the least that the kernel takes
 
 /// struct sched_attr as the kernel had it first; its own header cannot stand beside the C
 /// library's.
@@ -32,7 +32,7 @@ void ask_for_short_slices() {
   if (::syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) != 0 ||
       attributes.policy != SCHED_OTHER)
     return;
-  attributes.runtime = slice_ns;
+  attributes.runtime = kSliceNs;
   ::syscall(SYS_sched_setattr, 0, &attributes, 0);
 }
 

@@ -22,9 +22,9 @@ struct Sha256 : Poco::SHA2Engine {
 }  // namespace
 
 Result<TokenMaker> TokenMaker::from_descriptor(int fd) {
-  std::string secret(secret_size, '\0');
+  std::string secret(kSecretSize, '\0');
   const auto n = ::pread(fd, secret.data(), secret.size(), 0);
-  if (n != static_cast<ssize_t>(secret_size))
+  if (n != static_cast<ssize_t>(kSecretSize))
     return fail(ErrorCode::io_error, "the warden's secret cannot be read from descriptor " +
                                          std::to_string(fd) + ": " +
                                          (n < 0 ? std::strerror(errno) : "too short"));

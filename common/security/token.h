@@ -14,7 +14,7 @@ namespace meshbus {
 /// memory of announced procs.
 class TokenMaker {
  public:
-  static constexpr std::size_t secret_size = 32;
+  static constexpr std::size_t kSecretSize = 32;
   /// Reads the secret from the start of a descriptor (the warden's sealed memory). Errors:
   /// io_error.
   static Result<TokenMaker> from_descriptor(int fd);

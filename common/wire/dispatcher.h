@@ -12,7 +12,7 @@ namespace meshbus {
 
 using Role = wire::Role;
 
-/// Who sent a control message, and what to answer it with.
+/// The sender of a control message, and what an answer to it needs.
 struct Request {
   wire::Envelope envelope;
   ControlHead head;

@@ -41,9 +41,9 @@ void FrameWriter::begin() {
   std::memset(packed_.extend(size), 0, size);
 }
 
-void FrameWriter::add_apart(const wire::Envelope& envelope, zmq::message_t body) {
-  write_envelope(extend(0), envelope, body.size(), envelope.flags() | kFlagApart);
-  apart_.push_back(std::move(body));
+void FrameWriter::add_detached(const wire::Envelope& envelope, zmq::message_t body) {
+  write_envelope(extend(0), envelope, body.size(), envelope.flags() | kFlagDetached);
+  detached_.push_back(std::move(body));
 }
 
 Frame FrameWriter::finish() {
@@ -56,10 +56,10 @@ Frame FrameWriter::finish() {
   frame.lane = lane_;
   frame.bytes = std::exchange(bytes_, 0);
   frame.count = std::exchange(count_, 0);
-  frame.parts.reserve(1 + apart_.size());
+  frame.parts.reserve(1 + detached_.size());
   frame.parts.push_back(packed_.release());
-  for (auto& part : apart_) frame.parts.push_back(std::move(part));
-  apart_.clear();
+  for (auto& part : detached_) frame.parts.push_back(std::move(part));
+  detached_.clear();
   return frame;
 }
 

@@ -17,20 +17,20 @@ namespace meshbus {
 
 inline constexpr std::uint16_t kFrameMagic = 0x424D;
 inline constexpr std::uint8_t kFrameVersion = 1;
-/// Bodies up to this ride behind their envelope, larger ones apart: the crossing point that was
+/// Bodies up to this ride behind their envelope, larger ones detached: the crossing point that was
 /// measured (performance.md of the design).
 inline constexpr std::size_t kInlineLimit = 32 * 1024;
 /// A frame is closed when it has grown to this.
 inline constexpr std::size_t kPackLimit = 64 * 1024;
-/// A frame is closed, too, when it has this many bytes with the bodies that ride apart, so that one
-/// frame cannot hold up the other lane for long.
+/// A frame is closed, too, when it has this many bytes with the bodies that ride detached, so that
+/// one frame cannot hold up the other lane for long.
 inline constexpr std::size_t kFrameLimit = 256 * 1024;
 /// The largest body of one message on the wire.
 inline constexpr std::size_t kBodyLimit = 1024 * 1024;
 /// Bytes of data on the way in one direction of a connection (FrameHeader.credit). Half of it costs
 /// some of the speed, twice as much gains none and makes control wait longer.
 inline constexpr std::uint64_t kWindow = 512 * 1024;
-/// Who takes data says so after this many bytes at the latest.
+/// A receiver returns credit after this many bytes at the latest.
 inline constexpr std::uint64_t kCreditStep = kWindow / 4;
 /// Whether a data frame may be sent when so many bytes are on the way: two large ones may be,
 /// however small the window.
@@ -40,10 +40,10 @@ constexpr bool is_within_window(std::uint64_t on_the_way, std::size_t frame_byte
 /// What a socket accepts as one message part (ZMQ_MAXMSGSIZE): a full body, or a full pack and one
 /// inline body more.
 inline constexpr std::size_t kPartLimit = kBodyLimit + 64 * 1024;
-/// Parts of a frame: who sends more is not heard.
+/// The most parts of one frame; a frame with more is refused.
 inline constexpr std::size_t kMostParts = 1024;
 
-inline constexpr std::uint32_t kFlagApart = 1;
+inline constexpr std::uint32_t kFlagDetached = 1;
 inline constexpr std::uint32_t kFlagNoReturn = 2;
 inline constexpr std::uint32_t kFlagCast = 4;
 inline constexpr std::uint16_t kFrameFlagLink = 1;
@@ -60,7 +60,7 @@ constexpr std::size_t padded(std::size_t size) noexcept {
   return (size + 7) & ~std::size_t{7};
 }
 
-/// One frame, ready to send: the packed part, and the bodies that ride apart.
+/// One frame, ready to send: the packed part, and the bodies that ride detached.
 struct Frame {
   std::vector<zmq::message_t> parts;
   wire::Lane lane = wire::Lane::control;
@@ -74,7 +74,7 @@ struct Frame {
   /// Another frame with the same bytes, not copied: once both are sent, neither header may be
   /// written any more.
   Frame shared();
-  /// Another frame whose header may be written; bodies that ride apart are not copied.
+  /// Another frame whose header may be written; bodies that ride detached are not copied.
   Frame renewed();
 };
 
@@ -82,18 +82,18 @@ struct Frame {
 class FrameWriter {
  public:
   explicit FrameWriter(wire::Lane lane, bool link = false) : lane_(lane), link_(link) {}
-  /// Appends one message. The envelope's length and flag `apart` are set here. Bodies above
+  /// Appends one message. The envelope's length and flag `detached` are set here. Bodies above
   /// kInlineLimit are copied into a part of their own.
   void add(const wire::Envelope& envelope, Bytes body);
   /// The same for a body that already is a message part, not copied.
-  void add_apart(const wire::Envelope& envelope, zmq::message_t body);
+  void add_detached(const wire::Envelope& envelope, zmq::message_t body);
   bool empty() const noexcept { return count_ == 0; }
   /// Envelopes and bodies, padding and headers not counted.
   std::size_t bytes() const noexcept { return bytes_; }
   /// Whether the frame should be closed before anything else is added.
   bool is_full() const noexcept {
     return packed_.size() >= kPackLimit || bytes_ >= kFrameLimit ||
-           1 + apart_.size() == kMostParts || count_ == UINT16_MAX;
+           1 + detached_.size() == kMostParts || count_ == UINT16_MAX;
   }
   /// The frame; the writer is empty afterwards.
   Frame finish();
@@ -111,7 +111,7 @@ class FrameWriter {
   wire::Lane lane_;
   bool link_;
   PackBuffer packed_;
-  std::vector<zmq::message_t> apart_;
+  std::vector<zmq::message_t> detached_;
   std::size_t bytes_ = 0;
   std::size_t count_ = 0;
 };
@@ -131,12 +131,12 @@ inline void FrameWriter::add(const wire::Envelope& envelope, Bytes body) {
   if (body.size() > kInlineLimit) {
     zmq::message_t part = BlockPool::part(body.size());
     std::memcpy(part.data(), body.data(), body.size());
-    add_apart(envelope, std::move(part));
+    add_detached(envelope, std::move(part));
     return;
   }
   const std::size_t size = padded(body.size());
   char* at = extend(size);
-  write_envelope(at, envelope, body.size(), envelope.flags() & ~kFlagApart);
+  write_envelope(at, envelope, body.size(), envelope.flags() & ~kFlagDetached);
   at += kEnvelopeSize;
   if (size == 0) return;
   // The padding first: the body then covers all but what is to be zero.
@@ -151,8 +151,8 @@ class FrameReader {
   struct Message {
     wire::Envelope envelope;
     Bytes body;
-    /// The part that the body is, when it rides apart: may be moved away.
-    zmq::message_t* apart = nullptr;
+    /// The part that the body is, when it rides detached: may be moved away.
+    zmq::message_t* detached = nullptr;
   };
 
   /// `parts` without the routing id; must outlive the reader, and may be moved to another vector.
@@ -160,7 +160,7 @@ class FrameReader {
   static Result<FrameReader> open(std::vector<zmq::message_t>& parts);
   const wire::FrameHeader& header() const noexcept { return header_; }
   const wire::LinkHeader& link() const noexcept { return link_; }
-  /// Of the whole frame.
+  /// The bytes of the whole frame.
   std::size_t size() const noexcept;
   bool is_link() const noexcept { return (header_.flags() & kFrameFlagLink) != 0; }
   /// The next message; false at the end, and when the rest of the frame is malformed (see
@@ -176,7 +176,7 @@ class FrameReader {
         size_(parts_->size()) {}
   zmq::message_t* parts_;
   std::size_t part_count_;
-  /// Of the packed part.
+  /// The bytes of the packed part.
   const char* data_;
   std::size_t size_;
   wire::FrameHeader header_;
@@ -195,14 +195,14 @@ inline bool FrameReader::next(Message& message) {
   const std::size_t length = message.envelope.length();
   if (message.envelope.lane() != header_.lane() || message.envelope.kind() > wire::Kind::error)
     return malformed_ = true, false;
-  if ((message.envelope.flags() & kFlagApart) != 0) {
+  if ((message.envelope.flags() & kFlagDetached) != 0) {
     if (next_part_ >= part_count_ || parts_[next_part_].size() != length || length > kBodyLimit)
       return malformed_ = true, false;
-    message.apart = &parts_[next_part_++];
-    message.body = bytes_of(message.apart->data(), length);
+    message.detached = &parts_[next_part_++];
+    message.body = bytes_of(message.detached->data(), length);
   } else {
     if (length > kInlineLimit || size_ - offset_ < padded(length)) return malformed_ = true, false;
-    message.apart = nullptr;
+    message.detached = nullptr;
     message.body = bytes_of(data_ + offset_, length);
     offset_ += padded(length);
   }

@@ -106,6 +106,7 @@ std::size_t size_of(const wire::MeshOverview* mesh) {
 
 }  // namespace
 
+// NOLINTNEXTLINE(readability-function-size): one row for each message
 std::size_t unpacked_bytes(const wire::Control& control) {
   if (const auto* body = control.body_as_SpawnProcs())
     return size_of(body->region()) + size_of(body->hosts()) + size_of(body->create_ranks()) +

@@ -15,7 +15,7 @@ namespace meshbus {
 class Outbox {
  public:
   struct Limits {
-    /// Of each lane.
+    /// Both limits hold for each lane.
     std::size_t bytes;
     std::size_t count;
   };
@@ -26,8 +26,8 @@ class Outbox {
 
   /// Queues one message. False when its lane is full; nothing is queued then.
   bool push(const wire::Envelope& envelope, Bytes body) { return push(envelope, body, nullptr); }
-  /// The same; a body that is a message part of its own (`apart`) is moved from, not copied.
-  bool push(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart);
+  /// The same; a body that is a message part of its own (`detached`) is moved from, not copied.
+  bool push(const wire::Envelope& envelope, Bytes body, zmq::message_t* detached);
   /// An empty one like this.
   Outbox emptied() const { return Outbox(limits_, link_); }
   bool empty() const noexcept { return lanes_[0].count == 0 && lanes_[1].count == 0; }
@@ -61,15 +61,15 @@ class Outbox {
   Queue lanes_[2];
 };
 
-inline bool Outbox::push(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart) {
+inline bool Outbox::push(const wire::Envelope& envelope, Bytes body, zmq::message_t* detached) {
   auto& lane = lanes_[static_cast<std::size_t>(envelope.lane())];
   const std::size_t size = sizeof envelope + body.size();
   // One message always fits, however small the limit.
   if (lane.count > 0 && (lane.bytes + size > limits_.bytes || lane.count + 1 > limits_.count))
     return false;
   if (lane.open.is_full()) lane.closed.push_back(lane.open.finish());
-  if (apart != nullptr) {
-    lane.open.add_apart(envelope, std::move(*apart));
+  if (detached != nullptr) {
+    lane.open.add_detached(envelope, std::move(*detached));
   } else {
     lane.open.add(envelope, body);
   }

@@ -151,7 +151,7 @@ class TapFilter::Parser {
       case Field::size: break;
     }
     if (const auto bytes = parse_bytes(word.text)) return Value{.pattern = {}, .number = *bytes};
-    return scanner_.unexpected_at(word.at, "a number of bytes like " + std::string(bytes_examples));
+    return scanner_.unexpected_at(word.at, "a number of bytes like " + std::string(kBytesExamples));
   }
 
   Result<Value> read_choice(const Word& word, const char* const* names,

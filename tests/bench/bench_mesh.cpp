@@ -97,7 +97,7 @@ void ranks_walk(benchmark::State& state) {
   count_ranks(state, region.num_ranks());
 }
 
-/// What nobody can beat who has to name every rank: three loops written for this very mesh.
+/// The floor for code that names every rank: three loops written for this mesh.
 void floor_loops(benchmark::State& state) {
   const auto racks = static_cast<std::uint64_t>(state.range(0)) / 256;
   for (auto _ : state) {

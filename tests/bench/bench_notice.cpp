@@ -37,7 +37,7 @@ class Heard {
     last_ = rank;
     changed_.notify_one();
   }
-  /// That of this rank, and when it was heard.
+  /// The report of that rank, and when it was heard.
   std::pair<RankReport, Clock::time_point> wait_for(std::uint64_t rank) {
     std::unique_lock lock(mutex_);
     if (!changed_.wait_for(lock, kNoticeLimit, [&] { return last_ && last_->rank == rank; }))
@@ -52,7 +52,7 @@ class Heard {
   Clock::time_point when_;
 };
 
-/// The launcher is at home at the first one, and who is killed is on the last one.
+/// The launcher is connected to the first host; the procs that are killed are on the last one.
 Figures meshbus_notice(std::uint64_t host_count, std::size_t kills, std::size_t bystanders,
                        std::chrono::milliseconds pause) {
   const SocketFolder folder;

@@ -35,7 +35,7 @@ Figures bare_once(std::size_t peers, std::size_t count) {
   return {{"ms", ms}, {"kib_per_peer", kib}, {"p50_us", us}};
 }
 
-/// Whoever watches some peers, and hears when they are gone.
+/// Watches some peers and is told when they are gone.
 class Watcher {
  public:
   Watcher(std::span<const ProcId> peers, const std::string& endpoint) : waits_for_(peers.size()) {

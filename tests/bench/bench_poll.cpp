@@ -116,7 +116,7 @@ std::vector<std::uint64_t> shuffled(std::size_t ranks) {
   return order;
 }
 
-/// What one status costs that comes alone, in any order: for who waits, and for a controller.
+/// The cost of one status that comes alone, in any order: to a wait, and to a controller.
 Figures merge(std::size_t ranks) {
   const auto order = shuffled(ranks);
   const Region region(must(Extent::make({{"rank", ranks}})));

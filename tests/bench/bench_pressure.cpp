@@ -28,7 +28,7 @@ constexpr std::size_t kMessage = 64;
 /// So long the senders press before anything is measured.
 constexpr std::chrono::milliseconds kSettle{300};
 
-/// A broker, a reader and those who send to it, all in processes of their own.
+/// A broker, a reader and its senders, each in a process of its own.
 class Pressure {
  public:
   Pressure(std::size_t senders, const Taking& taking)

@@ -38,11 +38,11 @@ int run_link(const Settings& settings, const Amounts& amounts);
 /// All of these, and many peers of one broker; or a link with keys beside one without.
 int run_bus(const Settings& settings, const Amounts& amounts);
 int run_peers(const Settings& settings, const Amounts& amounts);
-/// Of run_bus and run_peers.
+/// The case that run_bus and run_peers share.
 Case peers_case(std::size_t peers, std::size_t count);
 /// Control messages to a reader that is flooded.
 int run_flood(const Settings& settings, const Amounts& amounts);
-/// Two who have nothing to do with a slow reader at the same broker.
+/// Two peers of a broker that have nothing to do with a slow reader there.
 int run_bystander(const Settings& settings, const Amounts& amounts);
 /// Many short-lived procs.
 int run_launch(const Settings& settings, const Amounts& amounts);
@@ -60,7 +60,7 @@ int run_reduce(const Settings& settings, const Amounts& amounts);
 int run_stop(const Settings& settings, const Amounts& amounts);
 /// Short-lived procs of a launcher that is large itself.
 int run_ballast(const Settings& settings, const Amounts& amounts);
-/// From the SIGKILL of a proc to whoever wants to know.
+/// From the SIGKILL of a proc to the handler in the launcher.
 int run_notice(const Settings& settings, const Amounts& amounts);
 /// Hosts that are asked for the statuses of their ranks.
 int run_poll(const Settings& settings, const Amounts& amounts);

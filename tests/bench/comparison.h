@@ -84,7 +84,7 @@ struct Spread {
 Spread spread_of(std::vector<double> values);
 
 struct Ratio {
-  /// Of the medians.
+  /// The ratio of the medians.
   double value = 0;
   /// Smallest and largest of the ratios round by round.
   double least = 0, most = 0;

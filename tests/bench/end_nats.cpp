@@ -35,7 +35,7 @@ class NatsEnd : public End {
     address.sin_port = htons(static_cast<std::uint16_t>(std::stoi(options.address)));
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     const int on = 1;
-    const timeval limit{kPatience.count(), 0};
+    const timeval limit{kAnswerLimit.count(), 0};
     if (::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
       fail_with("cannot connect to NATS");
     ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);

@@ -30,7 +30,8 @@ class NatsLibraryEnd : public End {
           "subscribe");
     check(natsSubscription_SetPendingLimits(subscription_, -1, -1), "limits");
     check(natsConnection_Flush(connection_), "flush");
-    patience_ = options.is_asker() ? std::chrono::milliseconds(kPatience) : std::chrono::hours(24);
+    patience_ =
+        options.is_asker() ? std::chrono::milliseconds(kAnswerLimit) : std::chrono::hours(24);
   }
   ~NatsLibraryEnd() override {
     natsSubscription_Destroy(subscription_);

@@ -11,8 +11,8 @@ namespace meshbus::bench {
 
 namespace {
 
-/// Of a packed message: 64 bytes with the length in front, as large as our envelopes, then the
-/// body, padded to 8.
+/// The head of a packed message: 64 bytes with the length in front, as large as our envelopes. The
+/// body follows, padded to 8.
 struct PackedHead {
   std::uint64_t length = 0;
   char rest[56] = {};
@@ -30,7 +30,7 @@ class ZmqEnd : public End {
     socket_.connect(options.address);
     if (options.is_asker()) {
       socket_.set(zmq::sockopt::rcvtimeo,
-                  static_cast<int>(std::chrono::milliseconds(kPatience).count()));
+                  static_cast<int>(std::chrono::milliseconds(kAnswerLimit).count()));
     } else {
       // The relay learns of this end by a message, and says so by sending it back.
       zmq::message_t echo;

@@ -11,7 +11,7 @@ int core_count();
 /// The numbers only: "6.1.0".
 std::string kernel_version();
 std::string zmq_version();
-/// Of the last minute.
+/// The load average of the last minute.
 double load_average();
 /// Our scheduling priority: below 0 we come before others.
 int nice_value();

@@ -67,7 +67,7 @@ void Middle::start_two_relays(bool has_keys) {
   if (has_keys) {
     const auto pair = KeyPair::make();
     if (!pair) throw std::runtime_error(pair.error().detail());
-    // Of this measurement alone: it may stand on a command line.
+    // The key is for this measurement alone, so it may be on a command line.
     keys = {"--keys", pair->public_key, pair->secret_key};
   }
   const auto with_keys = [&](std::vector<std::string> argv, const std::vector<std::string>& rest) {

@@ -55,7 +55,7 @@ void Party::turn() {
 std::chrono::nanoseconds ask(Party& party, const Destination& reader) {
   const auto begin = Reactor::Clock::now();
   std::optional<Result<ControlMessage>> answer;
-  party.bus().request(reader, wire::GetFreePortT(), kPatience,
+  party.bus().request(reader, wire::GetFreePortT(), kAnswerLimit,
                       [&](Result<ControlMessage> result) { answer = std::move(result); });
   // At once, as a call from a program's thread would.
   party.bus().flush_early();

@@ -22,7 +22,8 @@ struct Line {
   Middle middle;
   Child other;
   std::unique_ptr<End> end;
-  /// Of both ends and what is between them: what a message costs, whatever else the machine does.
+  /// The CPU time of both ends and of what is between them: the cost of messages, whatever else the
+  /// machine does.
   std::chrono::nanoseconds cpu_of_all() const {
     return cpu_of(::getpid()) + other.cpu() + middle.cpu();
   }

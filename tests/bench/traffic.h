@@ -15,7 +15,7 @@ namespace meshbus::bench {
 struct Way {
   Transport transport;
   Between between;
-  /// Of messages in one direction: each leaves on its own.
+  /// For messages in one direction: each one leaves on its own.
   bool flush_each = false;
 };
 

@@ -1,9 +1,10 @@
 #!/usr/bin/python3 -B
-"""clang-tidy (.clang-tidy) over every .cpp file, in parallel and as the compiler reads them, several together: tidy.py BUILD_FOLDER, which has
-compile_commands.json and the generated header.
+"""clang-tidy (.clang-tidy) over every .cpp file, in parallel and as the compiler reads them,
+several together: tidy.py BUILD_FOLDER, which has compile_commands.json and the generated header.
 
-What passed is remembered by a hash of all that the answer depends on, in $XDG_CACHE_HOME/meshbus/tidy (~/.cache), so that only what changed is
-looked at again. TIDY_CACHE=off looks at everything."""
+What passed is remembered by a hash of all that the answer depends on, in
+$XDG_CACHE_HOME/meshbus/tidy (~/.cache), so that only what changed is looked at again.
+TIDY_CACHE=off looks at everything."""
 import hashlib
 import json
 import os
@@ -19,15 +20,33 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 import sources
 
 TIDY = "clang-tidy-19"
-# Its own resource folder is all it takes from its compiler; what it reads besides are these packages' headers.
-PACKAGES = ["clang-tidy-19", "libstdc++-12-dev", "libc6-dev", "cppzmq-dev", "libflatbuffers-dev", "libpoco-dev", "libspdlog-dev", "libcli11-dev",
-            "libexpected-dev", "nlohmann-json3-dev", "doctest-dev"]
-OTHER_PRESETS = ("tests/fuzz/", "tests/tsan/", "tests/consumer/")  # what the dev preset does not build
+# Its own resource folder is all it takes from its compiler; what it reads besides are these
+# packages' headers.
+PACKAGES = [
+    "clang-tidy-19",
+    "libstdc++-12-dev",
+    "libc6-dev",
+    "cppzmq-dev",
+    "libflatbuffers-dev",
+    "libpoco-dev",
+    "libspdlog-dev",
+    "libcli11-dev",
+    "libexpected-dev",
+    "nlohmann-json3-dev",
+    "doctest-dev",
+]
+OTHER_PRESETS = (
+    "tests/fuzz/",
+    "tests/tsan/",
+    "tests/consumer/",
+)  # what the dev preset does not build
 KEPT_SECONDS = 30 * 24 * 3600
 
 
 def cache_folder():
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.environ.get("HOME", "/tmp"), ".cache")
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(
+        os.environ.get("HOME", "/tmp"), ".cache"
+    )
     return os.path.join(home, "meshbus", "tidy")
 
 
@@ -36,7 +55,8 @@ def surroundings(build):
     digest = hashlib.sha256()
     versions = subprocess.run(["dpkg-query", "-W", *PACKAGES], capture_output=True)
     digest.update(versions.stdout)
-    digest.update(sources.text(".clang-tidy").encode())
+    for config in (".clang-tidy", "tests/.clang-tidy"):
+        digest.update(sources.text(config).encode())
     for folder, _, names in sorted(os.walk(os.path.join(build, "schemas", "include"))):
         for name in sorted(names):
             with open(os.path.join(folder, name), "rb") as file:
@@ -45,7 +65,8 @@ def surroundings(build):
 
 
 def flags_of(entry):
-    """What says how a source is to be read; g++'s warnings, sanitizers and the like are g++'s business."""
+    """What says how a source is to be read; g++'s warnings, sanitizers and the like are g++'s
+    business."""
     words, flags = shlex.split(entry["command"]), []
     for i, word in enumerate(words):
         if word == "-isystem":
@@ -66,7 +87,8 @@ def key(entry, shared):
 
 
 def compiled(build):
-    """{source: its entry in compile_commands.json}, and which sources are compiled as one: a unity build names only the files that include them."""
+    """{source: its entry in compile_commands.json}, and which sources are compiled as one: a unity
+    build names only the files that include them."""
     with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
         listed = json.load(file)
     entries, together = {}, []
@@ -74,7 +96,9 @@ def compiled(build):
         files = [entry["file"]]
         if "/Unity/" in entry["file"]:
             with open(entry["file"], encoding="utf-8") as file:
-                files = [name for bracket, name in sources.INCLUDE.findall(file.read()) if bracket == '"']
+                files = [
+                    name for bracket, name in sources.INCLUDE.findall(file.read()) if bracket == '"'
+                ]
         files = [name for name in files if not name.startswith(build)]
         entries.update({name: {**entry, "file": name} for name in files})
         together.append(files)
@@ -84,11 +108,21 @@ def compiled(build):
 def run(group):
     """(the files that passed, what was found in the others)"""
     with tempfile.TemporaryDirectory() as folder:
+        # Options are those of the folder that the source is in: tests have some of their own.
+        shutil.copy(os.path.join(sources.ROOT, ".clang-tidy"), folder)
+        if os.path.relpath(group[0]["file"], sources.ROOT).startswith("tests/"):
+            folder = os.path.join(folder, "tests")
+            os.mkdir(folder)
+            shutil.copy(os.path.join(sources.ROOT, "tests/.clang-tidy"), folder)
         together = os.path.join(folder, "together.cpp")
         with open(together, "w", encoding="utf-8") as file:
             file.writelines(f'#include "{entry["file"]}"\n' for entry in group)
-        shutil.copy(os.path.join(sources.ROOT, ".clang-tidy"), folder)
-        done = subprocess.run([TIDY, "--quiet", together, "--", *flags_of(group[0]), "-w"], cwd=sources.ROOT, capture_output=True, text=True)
+        done = subprocess.run(
+            [TIDY, "--quiet", together, "--", *flags_of(group[0]), "-w"],
+            cwd=sources.ROOT,
+            capture_output=True,
+            text=True,
+        )
     if done.returncode == 0:
         return group, []
     if len(group) == 1:
@@ -104,8 +138,13 @@ def run(group):
 def main():
     build = os.path.realpath(sys.argv[1])
     entries, together = compiled(build)
-    problems = [f"    {path}: no target compiles it, so nothing checks it" for path in sources.cpp_files()
-                if path.endswith(".cpp") and os.path.join(sources.ROOT, path) not in entries and not path.startswith(OTHER_PRESETS)]
+    problems = [
+        f"    {path}: no target compiles it, so nothing checks it"
+        for path in sources.cpp_files()
+        if path.endswith(".cpp")
+        and os.path.join(sources.ROOT, path) not in entries
+        and not path.startswith(OTHER_PRESETS)
+    ]
     for problem in problems:
         print(problem)
     cache, use_cache = cache_folder(), os.environ.get("TIDY_CACHE") != "off"
@@ -136,8 +175,10 @@ def main():
         if time.time() - os.stat(path).st_mtime > KEPT_SECONDS:
             os.unlink(path)
     used = os.times()
-    count = (f"{len(entries)} files, {len(known)} of them unchanged since they passed; "
-             f"{used.children_user + used.children_system:.0f} s of CPU for the others")
+    count = (
+        f"{len(entries)} files, {len(known)} of them unchanged since they passed; "
+        f"{used.children_user + used.children_system:.0f} s of CPU for the others"
+    )
     print(f"    {count}; {f'findings in {len(problems)}' if problems else 'no finding'}")
     sys.exit(1 if problems else 0)
 

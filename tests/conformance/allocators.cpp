@@ -1,4 +1,5 @@
-// Spec 6.1: where hosts come from: allocators, their events, and who ends what they made.
+// Spec 6.1, where hosts come from: allocators, their events, and what ends the hosts that they
+// made.
 #include <csignal>
 #include <fstream>
 #include <functional>
@@ -23,7 +24,7 @@ class Events {
               events_.push_back(event);
             }};
   }
-  /// Of one host.
+  /// The events of one host.
   std::vector<AllocationEvent> of(std::uint64_t rank) const {
     const std::lock_guard lock(mutex_);
     std::vector<AllocationEvent> found;
@@ -291,7 +292,7 @@ TEST_CASE(
   CHECK(HostMesh::allocate(context, "lent", nullptr).error().code() ==
         ErrorCode::configuration_error);
 
-  // And one that is who it should be.
+  // And a host that has the expected address.
   auto hosts = must(HostMesh::allocate(
       context, "lent",
       std::make_unique<Lent>(one, std::vector{address_of(host)}, [&] { ++ends; })));

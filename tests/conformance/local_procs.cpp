@@ -79,7 +79,7 @@ ProcProgram serve() {
   program.on(Port::place, [](Proc& proc, const Incoming&) {
     return std::to_string(proc.rank()) + " at " + proc.point().to_string();
   });
-  // All around the ring, and back with who was on the way.
+  // All around the ring, and back with the ranks on the way.
   program.on(Port::right, [](Proc& proc, const Incoming& call) -> Result<std::string> {
     const auto way = std::string(call.body) + std::to_string(proc.rank());
     if (proc.rank() + 1 == proc.world_size()) return way;
@@ -421,7 +421,7 @@ TEST_CASE(
     spec.restart.delay = 1ms;
     auto third = must(hosts.spawn_n("third", 1, spec, third_heard.handlers()));
     CHECK(wait_until([&] { return must(third.status(in_time))[0].restarts == 1; }, in_time));
-    // Who looks from elsewhere.
+    // Another launcher looks at the same mesh.
     auto other = must(Context::create());
     auto seen = must(HostMesh::attach(other, "seen", hosts.hosts()));
     CHECK(must(seen.meshes(in_time)).meshes.size() == 3);
@@ -436,7 +436,7 @@ TEST_CASE(
     CHECK(second_heard.failures().empty());
     CHECK_FALSE(HostMesh::attach(other, "gone", hosts.hosts(), {.deadline = 1s}).has_value());
   }
-  // Of the descriptors every test case gives account.
+  // Descriptors are counted around every test case.
   CHECK(wait_until([&] { return count_threads() == threads; }, in_time));
 }
 

@@ -22,7 +22,7 @@ std::string name_of(const Proc& proc) {
   return std::string(proc.mesh().mesh().base()) + " " + std::to_string(proc.rank());
 }
 
-/// The ports `left` and `right`: who they are, or what another one says.
+/// The ports `left` and `right`: the rank of that neighbour, or what it answers.
 Result<std::string> relay(Proc& proc, const Incoming& call, const std::string& side) {
   const std::string text(call.body);
   if (text.empty()) return side + " of " + name_of(proc);

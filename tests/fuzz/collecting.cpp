@@ -1,5 +1,5 @@
-// What travels when answers are reduced at hosts, as strangers may send it: to an agent, and to who
-// asks. The first byte says which.
+// Bytes from strangers in place of what travels when answers are reduced at hosts: to an agent, and
+// to the asker. The first byte says which.
 #include "common/wire/collecting.h"
 
 #include "tests/fuzz/support.h"

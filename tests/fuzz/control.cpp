@@ -106,8 +106,7 @@ void on_state(const Request&, const wire::MeshState& state) {
     to_messages(mesh.listed(own_host(), *news, {}).events, 1, false);
     to_messages(mesh.answered({MeshController::Order::Kind::state, own_host()}, *news, {}).events,
                 1, false);
-    to_messages(mesh.turn(MeshController::Time(MeshController::exit_report_limit)).events, 1,
-                false);
+    to_messages(mesh.turn(MeshController::Time(MeshController::kExitReportLimit)).events, 1, false);
   }
   if (auto report = to_report(state)) {
     merge_into(*report, state);

@@ -49,7 +49,7 @@ std::vector<Copy> read(FrameReader& reader, bool& is_whole) {
 
 /// What the writer sets itself.
 wire::Envelope without_place(wire::Envelope envelope) {
-  envelope.mutate_flags(envelope.flags() & ~kFlagApart);
+  envelope.mutate_flags(envelope.flags() & ~kFlagDetached);
   return envelope;
 }
 

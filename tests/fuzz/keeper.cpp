@@ -30,7 +30,7 @@ std::vector<UniqueFd> some_fds(std::size_t count) {
 void check_batch(std::span<const std::byte> bytes, std::size_t fds) {
   const auto batch = decode_batch(bytes, some_fds(fds));
   if (!batch) return;
-  FUZZ_CHECK(batch->procs.size() <= max_procs_per_batch, "too many procs");
+  FUZZ_CHECK(batch->procs.size() <= kMaxProcsPerBatch, "too many procs");
   const auto written = encode_batch(batch->shared, batch->procs);
   FUZZ_CHECK(written.has_value(), "what was read cannot be written");
   const auto again = decode_batch(*written, some_fds(fds));

@@ -1,6 +1,6 @@
-// What a broker, or whoever sits at its address, may send to a peer over a unix socket: the
-// messages that come out are those that a plain reading of ZMTP 3.0 finds, however the bytes are
-// cut, and what is none of it ends the connection. The first byte says how the others are cut.
+// Bytes that a broker, or a process at its address, may send to a peer over a unix socket. However
+// they are cut, the messages that come out are those that a plain reading of ZMTP 3.0 finds, and
+// anything else ends the connection. The first byte says how the others are cut.
 #include "common/zmtp/local_socket.h"
 
 #include <sys/socket.h>

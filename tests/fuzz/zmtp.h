@@ -35,7 +35,7 @@ inline bool is_fitting(std::string_view properties) {
   return true;
 }
 
-/// Of a peer's bytes, as ZMTP 3.0 says it, in the plainest way.
+/// Reads a peer's bytes as ZMTP 3.0 specifies, in the plainest way.
 inline Reading read_plainly(std::string_view bytes) {
   Reading reading;
   if (bytes.size() < 64 || bytes[0] != '\xff' || bytes[9] != '\x7f' ||

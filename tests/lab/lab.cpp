@@ -49,7 +49,7 @@ std::string checked_run(std::vector<std::string> argv, ProcessOptions options = 
   return finish(*start(std::move(argv), std::move(options)));
 }
 
-/// That command line, in the network of that process.
+/// `argv`, run in the network namespace of process `pid`.
 std::vector<std::string> in_network(pid_t pid, std::vector<std::string> argv) {
   const std::vector<std::string> before = {"nsenter", "--target", std::to_string(pid), "--net",
                                            "--"};

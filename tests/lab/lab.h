@@ -50,8 +50,8 @@ class Lab {
   /// From now on nothing passes between the two, in neither direction, and nobody is told: packets
   /// vanish.
   void cut(std::size_t a, std::size_t b);
-  /// That share (0 to 1) of the packets from one to the other vanishes; what goes the other way is
-  /// left alone. 0 ends it.
+  /// From now on that share (0 to 1) of the packets from one to the other vanishes; the other
+  /// direction is left alone. 0 ends it.
   void lose(std::size_t from, std::size_t to, double share);
   /// Ends every cut and loss between the two, or all.
   void heal(std::size_t a, std::size_t b);
@@ -96,7 +96,7 @@ class Lab::Host {
   /// IPv4, for the others: "10.66.0.1"
   std::string address() const;
   bool is_up() const;
-  /// Of its first process, as the test program sees it.
+  /// The pid of its first process, as the test program sees it.
   pid_t init() const;
   /// A file of that host as the test program can open it, as long as the host is up:
   /// file(lab.room() + "/run/x").

@@ -77,7 +77,7 @@ void join_namespaces(const char* pid, int flags) {
   ::close(fd);
 }
 
-/// Of a cgroup, to be opened before the file systems change; -1 for none.
+/// Opens the cgroup's list of processes, before the file systems change; -1 for none.
 int open_cgroup(std::string_view directory) {
   if (directory == "-") return -1;
   const std::string path = std::string(directory) + "/cgroup.procs";
@@ -125,7 +125,7 @@ bool remove_room(const std::string& room) {
 }
 
 int hold(const std::string& room, const std::string& cgroup) {
-  ::prctl(PR_SET_PDEATHSIG, 0);  // we must outlive who started us, to clean up
+  ::prctl(PR_SET_PDEATHSIG, 0);  // we must outlive our parent, to clean up
   for (const int one : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE}) ::signal(one, SIG_IGN);
   std::array<int, 2> ready{};
   if (::pipe2(ready.data(), O_CLOEXEC) != 0) die("pipe");

@@ -25,7 +25,7 @@ class SlurmCluster {
   /// Starts something on the first host that talks to it: salloc, scancel.
   Process start(std::vector<std::string> argv) const;
   Finished run(std::vector<std::string> argv, std::chrono::milliseconds deadline) const;
-  /// Of jobs, for failure messages.
+  /// The output of the jobs, for failure messages.
   std::string log() const;
 
  private:

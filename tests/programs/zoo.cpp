@@ -12,8 +12,8 @@
 //     test_zoo --runner DIR
 //
 // The proc makes a child that runs away: it forks and ends every few milliseconds, each time in a
-// session of its own, so that whoever looks for it finds the pid of somebody who is gone.
-// DIR/runner is there once it runs. It gives up after twenty seconds.
+// session of its own, so that a search for it finds the pid of a process that is gone. DIR/runner
+// is there once it runs. It gives up after twenty seconds.
 //
 //     test_zoo --wild DIR
 //

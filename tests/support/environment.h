@@ -10,10 +10,10 @@ namespace meshbus::test {
 
 /// The surroundings of a test program, made first thing in main() and removed at its end: a
 /// directory of its own for everything that programs write (TMPDIR, XDG_RUNTIME_DIR,
-/// XDG_CONFIG_HOME, XDG_STATE_HOME, XDG_CACHE_HOME, HOME), no MESHBUS_* variable of whoever runs
-/// the tests but MESHBUS_TEST_*, SIGPIPE ignored, stdout written line by line, and the role of a
-/// child subreaper: whatever escapes from a process under test becomes a child of the test program
-/// and is seen. And OwnCgroups.
+/// XDG_CONFIG_HOME, XDG_STATE_HOME, XDG_CACHE_HOME, HOME), no MESHBUS_* variable from outside but
+/// MESHBUS_TEST_*, SIGPIPE ignored, stdout written line by line, and the role of a child subreaper:
+/// whatever escapes from a process under test becomes a child of the test program and is seen. And
+/// OwnCgroups.
 class Environment {
  public:
   Environment();

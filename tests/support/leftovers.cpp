@@ -47,7 +47,7 @@ std::map<int, std::string> open_descriptors() {
 }
 
 /// Everything but directories, since an empty run directory may stay, and but what ThreadSanitizer
-/// writes while it starts: who is killed in that moment leaves it.
+/// writes while it starts: a process that is killed in that moment leaves it.
 std::set<fs::path> files_below(const fs::path& root) {
   std::set<fs::path> found;
   std::error_code ignored;

@@ -100,7 +100,7 @@ bool remove_tree(const fs::path& top) {
   return ::rmdir(top.c_str()) == 0 || errno == ENOENT;
 }
 
-/// Of test programs that were killed.
+/// Removes the cgroups of test programs that were killed.
 void remove_abandoned(const fs::path& parent) {
   std::error_code ignored;
   std::vector<fs::path> found;
@@ -140,7 +140,7 @@ void OwnCgroups::leave() {
   for (const auto& path : made_) {
     move_to(path.parent_path());
     ::rmdir((path / "self").c_str());
-    // Who has ended is in it for a moment still.
+    // A process that has just ended is still in it for a moment.
     wait_until([&] { return remove_tree(path); }, std::chrono::seconds(2));
   }
   made_.clear();

@@ -17,7 +17,7 @@ struct ProcessInfo {
   pid_t session = 0;
   char state = '?';  ///< As ps shows it: R, S, D, T, Z, ...
   int threads =
-      0;  ///< That are alive; the first thread of a process may be dead (Z) while others live.
+      0;  ///< Living ones; the first thread of a process may be dead (Z) while others live.
   std::string name;     ///< The kernel's short name.
   std::string command;  ///< Arguments joined by spaces, or "[name]" when there are none.
 
@@ -43,8 +43,8 @@ std::vector<ProcessInfo> processes_with(std::string_view text);
 /// programs run beside it.
 std::vector<ProcessInfo> own_processes_with(std::string_view text);
 
-/// Whether a process is over: there is no such pid, or it is a zombie without living threads (who
-/// reaps it may be late).
+/// Whether a process is gone: there is no such pid, or it is a zombie without living threads (its
+/// parent may reap it late).
 bool is_gone(pid_t pid);
 
 /// Lines for a failure message.

@@ -12,10 +12,10 @@
 namespace meshbus::test {
 
 /// A real sshd with keys, configuration and port of its own, on 127.0.0.1 and ::1 where there is
-/// one, in which only this user may log in, by a key that was made for it. Whoever logs in is
-/// greeted, so that there is noise on stdout. And what makes an `ssh` in PATH know it: under the
-/// names `a`, `b`, `c`; as `stranger` with a key that it does not take; `unknown` with another host
-/// key than it has; `nowhere` is not found; on the port of `deaf` nobody listens.
+/// one, in which only this user may log in, by a key that was made for it. Each login gets a
+/// greeting, so that there is noise on stdout. With it comes a configuration for `ssh` in PATH: the
+/// names `a`, `b`, `c` are this server; `stranger` uses a key that it does not take; `unknown`
+/// expects another host key; `nowhere` is not found; on the port of `deaf` nothing listens.
 class SshServer {
  public:
   /// In plain words why there can be none here; empty when there can.

@@ -18,9 +18,9 @@ const char* __tsan_default_options() {
 // libzmq hands messages from thread to thread by means that ThreadSanitizer cannot see into (it is
 // not compiled with it), so what libzmq itself touches is left out, and what libsodium does for it
 // (CURVE). Races in our own code are seen all the same: race.cpp proves it in every run. The
-// descriptor of a socket is libzmq's too: it closes it unseen, and whoever gets the same number
-// next seems to race with the reactor's last use of it. The block of a pack that libzmq has sent
-// comes back by one of its threads, which then seem to race with who wrote it.
+// descriptor of a socket is libzmq's too: libzmq closes it unseen, and the next user of the same
+// number seems to race with the reactor's last use of it. The block of a pack that libzmq has sent
+// comes back by one of libzmq's threads, which then seem to race with the writer of the block.
 const char* __tsan_default_suppressions() {
   return "called_from_lib:libzmq.so.5\n"
          "called_from_lib:libsodium.so.23\n"

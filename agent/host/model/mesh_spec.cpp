@@ -79,7 +79,7 @@ Result<os::ProcSettings> parse_settings(const wire::ProcSettings& request) {
       return refused("umask", std::to_string(*request.umask()) + " is above 0777 (octal)");
     settings.umask = *request.umask();
   }
-  const long cpus = std::min<long>(::sysconf(_SC_NPROCESSORS_CONF), os::max_cpus);
+  const long cpus = std::min<long>(::sysconf(_SC_NPROCESSORS_CONF), os::kMaxCpus);
   for (flatbuffers::uoffset_t i = 0; request.cpus() != nullptr && i < request.cpus()->size(); ++i) {
     const auto cpu = request.cpus()->Get(i);
     if (cpu >= cpus)
@@ -87,7 +87,7 @@ Result<os::ProcSettings> parse_settings(const wire::ProcSettings& request) {
           "cpus", "there is no CPU " + std::to_string(cpu) + "; 0 to " + std::to_string(cpus - 1));
     settings.cpus.push_back(cpu);
   }
-  if (settings.cpus.size() > os::max_cpus) return refused("cpus", "some are named more than once");
+  if (settings.cpus.size() > os::kMaxCpus) return refused("cpus", "some are named more than once");
   settings.uid = request.uid();
   settings.gid = request.gid();
   if (request.groups() != nullptr)
@@ -97,9 +97,9 @@ Result<os::ProcSettings> parse_settings(const wire::ProcSettings& request) {
   if (settings.groups.size() > 65536) return refused("groups", "there are more than 65536");
   if (request.memory_limit()) {
     settings.group.memory = *request.memory_limit();
-    if (settings.group.memory < os::least_memory_limit || settings.group.memory > INT64_MAX)
+    if (settings.group.memory < os::kLeastMemoryLimit || settings.group.memory > INT64_MAX)
       return refused("memory_limit", std::to_string(settings.group.memory) + " bytes; at least " +
-                                         std::to_string(os::least_memory_limit) +
+                                         std::to_string(os::kLeastMemoryLimit) +
                                          ", or no program gets through its own start");
   }
   if (request.pids_limit()) {
@@ -110,10 +110,10 @@ Result<os::ProcSettings> parse_settings(const wire::ProcSettings& request) {
   }
   if (request.cpu_limit()) {
     settings.group.cpu_milli = *request.cpu_limit();
-    if (settings.group.cpu_milli < os::least_cpu_limit || settings.group.cpu_milli > kMostCpuMilli)
+    if (settings.group.cpu_milli < os::kLeastCpuLimit || settings.group.cpu_milli > kMostCpuMilli)
       return refused("cpu_limit", std::to_string(settings.group.cpu_milli) +
                                       " thousandths of a CPU; " +
-                                      std::to_string(os::least_cpu_limit) + " to " +
+                                      std::to_string(os::kLeastCpuLimit) + " to " +
                                       std::to_string(kMostCpuMilli));
   }
   settings.new_session = !request.same_session();
@@ -294,7 +294,7 @@ Result<MeshSpec> parse_spawn(const wire::SpawnProcs& request, const HostAddr& ow
                 .create_ranks = std::move(*create_ranks),
                 .input_ranks = std::move(*input_ranks),
                 .restarts = request.restarts(),
-                .may_restart = request.begins_anew()};
+                .may_restart = request.may_restart()};
   if (auto checked = check_ranks(spec); !checked) return fail(checked.error());
   for (std::uint64_t rank = spec.block.begin; spec.procs_per_process > 1 && rank < spec.block.end;
        ++rank) {

@@ -81,7 +81,7 @@ std::unique_ptr<wire::OwnershipT> make_ownership(const MeshOwnership& ownership)
   wire->lease_ms = static_cast<std::uint32_t>(ownership.lease().length().count());
   wire->loss = ownership.loss();
   wire->gone = ownership.is_gone();
-  wire->begins_anew = ownership.may_restart();
+  wire->may_restart = ownership.may_restart();
   return wire;
 }
 

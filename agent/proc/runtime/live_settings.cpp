@@ -42,7 +42,7 @@ LiveSettings::LiveSettings(const Bootstrap& bootstrap, const Environment& enviro
 
 const LiveSettings::Entry* LiveSettings::of(std::size_t index) const {
   const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) {
-    return entry.key == &key_table[index];
+    return entry.key == &kKeyTable[index];
   });
   return found == entries_.end() ? nullptr : &*found;
 }

@@ -20,13 +20,15 @@
 /// Actors in the procs of a mesh, as a launcher has them (spec 7). How they are written:
 /// meshbus/actor.h.
 ///
-///     auto procs = *hosts.spawn("trainers", *Extent::parse("gpu=4"), {.kind = ProcKind::mesh,
-///     .command = {"./counters"}}); auto tally = *procs.spawn_actors("counter", "tally", "40"); //
-///     one in every proc, or an error that names the ranks auto sums = *tally.call("add", "2",
-///     10s);                         // sums[3]: "42", or what went wrong there auto sum =
-///     *tally.accumulate("add", "2", "sum");                  // added up at each host:
-///     to_text(*sum.value) is "168" tally.range("gpu", 0, 2)->send("reset", ""); // a slice, also
-///     when other ranks are dead tally.stop();
+///     auto procs = *hosts.spawn("trainers", *Extent::parse("gpu=4"),
+///                               {.kind = ProcKind::mesh, .command = {"./counters"}});
+///     auto tally = *procs.spawn_actors("counter", "tally", "40");
+///         // one in every proc, or an error that names the ranks
+///     auto sums = *tally.call("add", "2", 10s);              // sums[3]: "42", or the error there
+///     auto sum = *tally.accumulate("add", "2", "sum");       // added up at each host
+///     to_text(*sum.value);                                   // "168"
+///     tally.range("gpu", 0, 2)->send("reset", "");           // a slice: others may be dead
+///     tally.stop();
 namespace [[gnu::visibility("default")]] meshbus {
 
 /// One actor of a mesh, as its proc, or the end of its proc, tells.

@@ -18,17 +18,16 @@
 /// Where hosts come from (spec 6.1). An allocator makes hosts; what it has made is an allocation; a
 /// host mesh, or a mesh of procs, takes it over and ends it.
 ///
-///     auto allocator = meshbus::process_allocator();  // or
-///     remote_allocator(*meshbus::ssh_hosts({"h1", "h2"})) auto made =
-///     *allocator->allocate(context, {.extent = *meshbus::Extent::parse("host=2"),
-///                                                .on_event = [](const meshbus::AllocationEvent&
-///                                                event) {
-///                                                  std::cout << event.describe() << "\n";  //
-///                                                  "host 1 (unix:/...) runs"
-///                                                }});
+///     auto allocator = meshbus::process_allocator();
+///     // or meshbus::remote_allocator(*meshbus::ssh_hosts({"h1", "h2"}))
+///     auto made = *allocator->allocate(
+///         context, {.extent = *meshbus::Extent::parse("host=2"),
+///                   .on_event = [](const meshbus::AllocationEvent& event) {
+///                     std::cout << event.describe() << "\n";  // "host 1 (unix:/...) runs"
+///                   }});
 ///     auto hosts = *meshbus::HostMesh::allocate(context, "hosts", std::move(made));
-///     auto other = *meshbus::ProcMesh::allocate(context, "work", *allocator->allocate(context,
-///     {}), {}, {.command = {"true"}});
+///     auto other = *meshbus::ProcMesh::allocate(
+///         context, "work", *allocator->allocate(context, {}), {}, {.command = {"true"}});
 namespace [[gnu::visibility("default")]] meshbus {
 
 class HostEnds;
@@ -53,19 +52,19 @@ struct HostOptions {
 
 /// What has happened to one host of an allocation.
 struct AllocationEvent {
-  /// How far its life has come. Each at most once, in this order; after stopped or failed comes
-  /// nothing.
+  /// The stage that the host has reached. Each at most once, in this order; nothing comes after
+  /// stopped or failed.
   enum class Kind : std::uint8_t {
     created,  ///< It is being started.
     running,  ///< It is ready, and has an address.
-    stopped,  ///< It has ended in order: it was told to, or had nothing to complain about.
-    failed,   ///< It did not become ready, or has ended though nobody had told it to.
+    stopped,  ///< It has ended in order: on request, or by itself without an error.
+    failed,   ///< It did not become ready, or has ended without a request.
   };
   Kind kind = Kind::created;  ///< What happened.
   std::uint64_t rank =
       0;  ///< Which host: its rank in the allocation, and in the host mesh that is made of it.
   std::optional<HostAddr> host = {};  ///< Its address, from `running` on.
-  std::string reason = {};            ///< Why it stopped or failed, in words, with its last lines.
+  std::string reason = {};            ///< Why it stopped or failed, as text, with its last lines.
   std::string describe()
       const;  ///< "host 1 (unix:/run/...) failed: its process (pid 12) ended: killed by SIGKILL"
 };
@@ -74,33 +73,33 @@ struct AllocationEvent {
 struct AllocationSpec {
   Extent extent = {};  ///< How the hosts are arranged; one for each rank. With no rank at all, none
                        ///< is made and nothing can fail.
-  /// Told what happens to them, as it happens, as long as the Context is there. The allocators of
-  /// this library do so on the thread of its handlers.
+  /// Called for each event of the hosts, as long as the Context exists. The allocators of this
+  /// library call it on the thread of the Context's handlers.
   std::function<void(const AllocationEvent&)> on_event = {};
 };
 
-/// Hosts that an allocator has made for somebody: all of them ran when it was given out. It owns
-/// them, they end with it. May be used from any thread.
+/// Hosts that an allocator has made: all of them ran when it was returned. It owns them; they end
+/// with it. May be used from any thread.
 class Allocation {
  public:
   Allocation(const Allocation&) = delete;
   Allocation& operator=(const Allocation&) = delete;
-  /// Best effort: tells its hosts to end and does not wait. Call stop() to know the outcome.
+  /// Best effort: asks its hosts to end and does not wait. Call stop() to know the outcome.
   virtual ~Allocation();
 
   const Extent& extent() const noexcept { return extent_; }  ///< How they are arranged.
   /// By rank.
   const std::vector<HostAddr>& hosts() const noexcept { return hosts_; }
-  /// Waits until the host of that rank has ended. How it did; nothing when it has not by then, or
-  /// there is no such rank.
+  /// Waits until the host of that rank has ended. Returns how it ended; nothing when it has not by
+  /// then, or there is no such rank.
   std::optional<std::string> wait_end(std::uint64_t rank, std::chrono::milliseconds deadline) const;
 
-  /// Ends them without a word to what runs on them (for that there is HostMesh::shutdown), and
-  /// waits. A host that has not ended by the deadline is ended by force. Errors: stop_error naming
-  /// each host that is still there, or had to be forced, so that something of it may be.
+  /// Ends the hosts without stopping their procs first (HostMesh::shutdown does that), and waits. A
+  /// host that has not ended by the deadline is killed. Errors: stop_error naming each host that is
+  /// still there, or had to be killed, so that some of its processes may be left.
   virtual Result<void> stop(std::chrono::milliseconds deadline) = 0;
-  /// Whether they end with this process, however it ends, and notice that at once: then procs there
-  /// need no lease.
+  /// Whether the hosts end with this process, however it ends, and at once: then their procs need
+  /// no lease.
   virtual bool ends_with_launcher() const { return false; }
 
   /// For the library.

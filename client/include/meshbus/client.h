@@ -4,9 +4,10 @@
 ///
 ///     auto context = *meshbus::Context::create();
 ///     auto hosts = *meshbus::HostMesh::process(context, *meshbus::Extent::parse("host=2"));
-///     auto mesh = *hosts.spawn("hello", *meshbus::Extent::parse("gpu=4"), {.command =
-///     {"hostname"}}); auto outcome = *mesh.wait(std::chrono::seconds(10));           //
-///     outcome.ranks[3].exit_code == 0 hosts.shutdown();
+///     auto mesh =
+///         *hosts.spawn("hello", *meshbus::Extent::parse("gpu=4"), {.command = {"hostname"}});
+///     auto outcome = *mesh.wait(std::chrono::seconds(10));   // outcome.ranks[3].exit_code == 0
+///     hosts.shutdown();
 #include "meshbus/accumulation.h"    // IWYU pragma: export
 #include "meshbus/actor_mesh.h"      // IWYU pragma: export
 #include "meshbus/address.h"         // IWYU pragma: export

@@ -14,74 +14,71 @@
 #include "meshbus/result.h"
 #include "meshbus/status.h"
 
-/// Controllers (spec 8): hearing from one what happens to meshes of any launcher, and holding
-/// one in this program. docs/supervision.md says what they notice, and within what time.
+/// Controllers (spec 8): subscribing to one, which watches the meshes of any launcher, and running
+/// one in this program. docs/supervision.md says what they notice, and how soon.
 ///
-///     auto heard = *meshbus::Subscription::open(context,
-///     {*meshbus::HostAddr::parse("tcp:h1:7420")}, {.mesh = "trainers-13Se1Maqzryj"},
-///                                               [](const meshbus::SupervisionEvent& event) {
-///                                               std::cout << event.describe() << "\n"; });
+///     auto heard = *meshbus::Subscription::open(
+///         context, {*meshbus::HostAddr::parse("tcp:h1:7420")}, {.mesh = "trainers-13Se1Maqzryj"},
+///         [](const meshbus::SupervisionEvent& event) { std::cout << event.describe() << "\n"; });
 namespace [[gnu::visibility("default")]] meshbus {
 
-/// Something that a controller has told, or that is to be told of it.
+/// A report by a controller, or about it.
 struct SupervisionEvent {
-  /// What it is about.
+  /// The kind of event.
   enum class Kind : std::uint8_t {
-    rank,  ///< A rank is in another state than was told before: `rank`, with its exit report when
-           ///< it has ended.
+    rank,     ///< The state of a rank has changed: `rank`, with its exit report when it has ended.
     trouble,  ///< A live rank is slow or frozen, or well again: `rank`, RankReport::trouble.
-    host_unreachable,  ///< A host does not answer. That is no death: its procs may be well.
+    host_unreachable,  ///< A host does not answer. Its procs may be well.
     host_back,         ///< It answers again.
-    query_failed,  ///< The agent of a host answers, but not what it was asked: about the agent, not
-                   ///< about a rank.
-    ended,         ///< Every rank of a mesh has ended and was told: it is watched no longer.
-    late,  ///< The controller was late: what it was to notice meanwhile it has noticed late. Only
-           ///< of an EmbeddedController.
-    controller_silent,  ///< Nothing is heard of the controller: what happens now is told when it,
-                        ///< or another one, is there again.
-    controller_lost,    ///< The same for as long as key watchdog: leases that it was to renew may
-                        ///< have lapsed.
-    controller_back,    ///< It is there again, at `host`; what has happened meanwhile follows.
+    query_failed,      ///< The agent of a host answers, but refuses the query: about the agent, not
+                       ///< about a rank.
+    ended,  ///< Every rank of a mesh has ended and was reported: it is watched no longer.
+    late,   ///< The controller was late, and so are its events. EmbeddedController only.
+    controller_silent,  ///< The controller does not answer: events follow when it, or another one,
+                        ///< answers again.
+    controller_lost,  ///< It has not answered for key watchdog: leases that it should have renewed
+                      ///< may have lapsed.
+    controller_back,  ///< It answers again, at `host`; missed events follow.
   };
   Kind kind = Kind::rank;  ///< What happened.
   std::string mesh = {};   ///< With its uuid. Empty: about a host as a whole, or the controller.
   std::string actor = {};  ///< About the actors of that name in the procs of the mesh.
   std::optional<HostAddr> host;    ///< For rank, trouble and host_…: which one; for controller_…:
-                                   ///< where the controller was at home.
+                                   ///< where the controller was connected.
   std::optional<RankReport> rank;  ///< For an actor in the terms of procs: ready = running. Without
-                                   ///< RankReport::host_index, which is not told.
-  std::string problem = {};        ///< In words: why a host, a query or the controller failed.
-  std::uint64_t generation = 0;    ///< Counts what there was to tell of the mesh.
-  /// State of the mesh: failed when a rank has failed; else running while one lives that can be
-  /// heard; else unknown; else stopped.
+                                   ///< RankReport::host_index.
+  std::string problem = {};        ///< Why a host, a query or the controller failed.
+  std::uint64_t generation = 0;    ///< Counts the events of the mesh.
+  /// State of the mesh: failed if a rank has failed; else running while a reachable rank is alive;
+  /// else unknown if some rank is; else stopped.
   Status::Kind overall = Status::Kind::unknown;
   std::chrono::milliseconds lateness{0};  ///< How late `late` was.
 
-  /// In one line: "trainers-13Se1Maqzryj: rank 1 (host=0/2,gpu=1/4 on tcp:h2:7420): killed by
+  /// As one line: "trainers-13Se1Maqzryj: rank 1 (host=0/2,gpu=1/4 on tcp:h2:7420): killed by
   /// SIGKILL".
   std::string describe() const;
 };
 
-/// What to hear of.
+/// Which events a subscription gets.
 struct SubscribeOptions {
-  std::string mesh = {};  ///< With its uuid; empty: of every mesh.
+  std::string mesh = {};  ///< With its uuid; empty: every mesh.
   std::string actor =
-      {};  ///< Not of its procs, but of the actors of that name in them. Only with a mesh.
+      {};  ///< Instead of its procs, the actors of that name in them. Only with a mesh.
   RankSet ranks =
-      {};  ///< Only of these, and what is about the mesh as a whole; empty: all. Only with a mesh.
-  /// For a controller to answer; one that is not there yet may come until then.
+      {};  ///< Only these ranks, and events of the whole mesh; empty: all. Only with a mesh.
+  /// The time for a controller to answer; one that is not there yet may come until then.
   std::chrono::milliseconds deadline = std::chrono::seconds(10);
 };
 
-/// Hears from a controller (spec 8.2): first what stands, then each change as it is noticed, each
-/// once, in order for each rank, whatever is lost on its way. When the controller falls silent that
-/// is told (within 5 s; key watchdog for controller_lost), and it is looked for, at all the hosts
-/// that were named, until it or another one is there. Move-only; may be called from any thread.
-/// Ends when it goes.
+/// A subscription to a controller (spec 8.2): first the present state, then each change as it is
+/// noticed, each once, in order for each rank, even if messages are lost. A controller that falls
+/// silent is reported (within 5 s; key watchdog for controller_lost); then the subscription looks
+/// for it or another one at all the hosts that were named. Move-only; may be called from any
+/// thread. Its destructor ends it.
 class Subscription {
  public:
-  /// `hosts`: where the controller may be at home; the one where it answers counts. `on_event` runs
-  /// on the Context's handlers' thread. Returns when a controller has said yes. Errors:
+  /// `hosts`: where the controller may be connected; the first that answers counts. `on_event` runs
+  /// on the Context's handlers' thread. Returns when a controller has accepted. Errors:
   /// configuration_error (no host, an actor or ranks without a mesh), parse_error (a name),
   /// host_unreachable or no_such_proc (no controller has answered in time: why, by host),
   /// unauthorised, refused by it; would_block, refused (after fork).
@@ -90,7 +87,8 @@ class Subscription {
                                    std::function<void(const SupervisionEvent&)> on_event);
   Subscription(Subscription&&) noexcept;
   Subscription& operator=(Subscription&&) noexcept;
-  /// Says goodbye; no handler runs any more when this returns (unless it is called by it).
+  /// Ends the subscription; no handler runs any more when this returns (unless the handler itself
+  /// calls it).
   ~Subscription();
 
   /// The controller that answered last.
@@ -105,38 +103,37 @@ class Subscription {
 
 /// What an EmbeddedController watches.
 struct EmbeddedControllerOptions {
-  std::vector<HostAddr> hosts;  ///< At least one. It is at home at the first one that lets it in,
+  std::vector<HostAddr> hosts;  ///< At least one. It connects to the first one that accepts it,
                                 ///< where it is the only controller.
   std::string mesh =
       {};  ///< Only that one, by its whole name or the part before the uuid; empty: every mesh.
-  /// Told all that it notices, on the Context's handlers' thread.
+  /// Gets all that the controller notices, on the Context's handlers' thread.
   std::function<void(const SupervisionEvent&)> on_event = {};
-  /// For a broker to take it.
+  /// The time for a broker to accept it.
   std::chrono::milliseconds deadline = std::chrono::seconds(10);
 };
 
-/// A controller in this program: what the program `meshbus-controller` is, to those that subscribe
-/// and to whom meshes are handed over, on the thread of a Context and with its settings
+/// A controller in this program. Subscribers and owners of meshes cannot tell it from the program
+/// `meshbus-controller`. It runs on the thread of a Context and with its settings
 /// (supervision.poll, supervision.probe, lease, …). Move-only; may be called from any thread.
 class EmbeddedController {
  public:
-  /// Returns when a broker has taken it. Errors: configuration_error (no host), host_unreachable,
-  /// unauthorised (it needs the key of an operator), identity_mismatch (there is a controller at
-  /// home there already); would_block, refused (after fork).
+  /// Returns when a broker has accepted it. Errors: configuration_error (no host),
+  /// host_unreachable, unauthorised (it needs the key of an operator), identity_mismatch (a
+  /// controller is connected there already); would_block, refused (after fork).
   static Result<EmbeddedController> start(Context& context, EmbeddedControllerOptions options);
   EmbeddedController(EmbeddedController&&) noexcept;
   EmbeddedController& operator=(EmbeddedController&&) noexcept;
-  /// Leaves the bus at once. Meshes that it answers for live on until their leases lapse; see
-  /// end().
+  /// Leaves the bus at once. Meshes that it owns live on until their leases lapse; see end().
   ~EmbeddedController();
 
-  /// For ProcMesh::handover() and Subscription::open(). Its host is another one when the broker
-  /// there was away for too long.
+  /// For ProcMesh::handover() and Subscription::open(). Its host changes when the broker there was
+  /// away for too long.
   ProcId id() const;
-  /// Ends in order (spec 8.5): stops the meshes that it answers for, with that reason, and waits
-  /// until they have ended, for terminate.grace and stop.idle at the longest; then leaves the bus.
-  /// A second call does nothing. Errors: stop_error (some have not ended: they do when their leases
-  /// lapse); would_block, refused (after fork).
+  /// Ends in order (spec 8.5): stops the meshes that it owns, with that reason, and waits until
+  /// they have ended, at most terminate.grace plus stop.idle; then leaves the bus. A second call
+  /// does nothing. Errors: stop_error (some have not ended; they end when their leases lapse);
+  /// would_block, refused (after fork).
   Result<void> end(const std::string& reason = "the controller ends");
 
   class Impl;

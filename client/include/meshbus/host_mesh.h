@@ -25,27 +25,27 @@ namespace [[gnu::visibility("default")]] meshbus {
 struct AttachOptions {
   /// For finding the hosts.
   std::chrono::milliseconds deadline = std::chrono::seconds(5);
-  /// Without: as soon as one host's broker lets us in, all are part of the mesh, and nothing is
-  /// known of the others. For looking, not for spawning.
+  /// Without it all hosts are part of the mesh as soon as the broker of one has accepted us. For
+  /// looking, not for spawning.
   bool require_all = true;
 };
 
-/// A drain that a host is at, or holds.
+/// A drain in progress, or a hold.
 struct DrainReport {
-  std::string owner;       ///< Whose procs; empty = everybody's.
+  std::string owner;       ///< The owner whose procs are drained; empty = every owner.
   std::string mesh;        ///< The mesh that is drained; empty = every mesh.
   std::string reason;      ///< As given.
   std::string requester;   ///< The ProcId of the requester.
-  bool hold = false;       ///< It goes on when all have ended, until HostMesh::resume().
+  bool hold = false;       ///< It lasts when all have ended, until HostMesh::resume().
   std::uint64_t left = 0;  ///< Procs that have not ended.
 };
 
-/// One host, as it says itself.
+/// One host, by its own report.
 struct HostReport {
   HostAddr host = HostAddr::local(0);  ///< Its address.
-  /// Not `none`: it did not answer, for the reason in `problem`; the rest is empty then.
+  /// Not `none`: the host did not answer, for the reason in `problem`; the rest is empty then.
   ErrorCode code = ErrorCode::none;
-  std::string problem;            ///< In words.
+  std::string problem;            ///< As text.
   std::string version;            ///< The version of its meshbus.
   std::uint64_t incarnation = 0;  ///< The incarnation of its agent.
   std::int64_t pid = 0;           ///< The pid of its agent.
@@ -62,12 +62,12 @@ struct MeshReport {
   std::string name;                 ///< With its uuid.
   Region region;                    ///< All its ranks, and how they are arranged.
   std::vector<HostAddr> hosts;      ///< All hosts of that mesh, also those that were not asked.
-  std::string owner;                ///< ProcId of the launcher or controller that answers for it.
+  std::string owner;                ///< ProcId of the launcher or controller that owns it.
   ProcKind kind = ProcKind::plain;  ///< Plain procs, or mesh procs.
   std::string command;              ///< For people.
   std::vector<RankReport> ranks;    ///< Those on the hosts that were asked and answered, by rank.
 
-  /// The whole mesh. Errors: parse_error, configuration_error: what the host said makes no mesh.
+  /// The whole mesh. Errors: parse_error, configuration_error: the host's report makes no mesh.
   Result<ProcMeshRef> ref() const;
 };
 
@@ -79,16 +79,15 @@ struct MeshListing {
 
 /// What is to be drained, and how.
 struct DrainOptions {
-  std::string mesh = {};  ///< Only this one, by its whole name; empty = every mesh.
-  std::string owner =
-      {};  ///< Only procs that this launcher answers for, by its ProcId; empty = everybody's.
-  std::string reason = "drain";  ///< Exit reports, and refusals, say it.
-  /// Nothing of that is started afterwards either, until HostMesh::resume().
+  std::string mesh = {};   ///< Only this one, by its whole name; empty = every mesh.
+  std::string owner = {};  ///< Only procs of this owner, by its ProcId; empty = of every owner.
+  std::string reason = "drain";  ///< Part of exit reports and refusals.
+  /// Nothing of that scope is started afterwards, until HostMesh::resume().
   bool hold = false;
   /// Between SIGTERM and SIGKILL; 0 = SIGKILL at once. Default: key terminate.grace.
   std::optional<std::chrono::milliseconds> grace = {};
-  /// For all of it. Default: as long as it may take: the grace, once for each terminate.in_flight
-  /// (key) procs, and key stop.idle.
+  /// For the whole drain. Default: the grace, once for each terminate.in_flight (key) procs, and
+  /// key stop.idle.
   std::optional<std::chrono::milliseconds> deadline = {};
 };
 
@@ -99,7 +98,7 @@ struct DrainSummary {
   std::uint64_t failed = 0;     ///< Attempted ones that are still there.
 };
 
-/// What hosts have written down.
+/// Entries of event logs of hosts.
 struct EventListing {
   std::vector<HostEvent> events;        ///< By time. Each end of a rank once.
   std::vector<HostReport> unreachable;  ///< Hosts that did not answer.
@@ -141,23 +140,23 @@ class HostMesh {
   static Result<HostMesh> allocate(Context& context, std::string_view base,
                                    std::unique_ptr<Allocation> allocation,
                                    std::chrono::milliseconds deadline = std::chrono::seconds(30));
-  /// Running hosts, axis `host` in that order. Fails closed: errors host_unreachable naming each
-  /// host that does not answer and why; identity_mismatch when somebody else answers at an address;
+  /// Running hosts, axis `host` in that order. Errors: host_unreachable naming each host that does
+  /// not answer and why; identity_mismatch when another process answers at an address;
   /// configuration_error when there is no address.
   static Result<HostMesh> attach(Context& context, std::string_view name,
                                  std::vector<HostAddr> hosts, AttachOptions options = {});
   /// Running hosts with the axes of a reference.
   static Result<HostMesh> attach(Context& context, const HostMeshRef& ref,
                                  AttachOptions options = {});
-  /// The same hosts, owned: they are told to end when this mesh goes, and shutdown() ends them as
-  /// any. (A launcher that is killed tells nobody: they stay then.) Errors: as attach(); all hosts
-  /// have to answer, whatever the options say.
+  /// The same hosts, owned: the destructor of this mesh asks them to end, and shutdown() ends them.
+  /// (They stay when this launcher is killed.) Errors: as attach(); all hosts have to answer, with
+  /// any options.
   static Result<HostMesh> take(Context& context, const HostMeshRef& ref,
                                AttachOptions options = {});
 
   HostMesh(HostMesh&&) noexcept;
   HostMesh& operator=(HostMesh&&) noexcept;
-  /// Attached hosts are left running. All others are told to end (best effort, without waiting):
+  /// Attached hosts are left running. All others are asked to end (best effort, without waiting):
   /// call shutdown() to know the outcome.
   ~HostMesh();
 
@@ -201,9 +200,9 @@ class HostMesh {
   Result<StatusMesh> statuses(const ProcMeshRef& mesh,
                               std::chrono::milliseconds deadline = std::chrono::seconds(10)) const;
   /// Waits until each of them has reached at least that status, or has ended; also for a mesh that
-  /// does not exist yet. A rank that fails has got there too: look at the statuses. Errors: timeout
-  /// naming the ranks that are missing and where they stand, and hosts that do not answer;
-  /// out_of_range for unknown, which satisfies no wait; would_block, refused (after fork).
+  /// does not exist yet. A rank that has failed counts, too: look at the statuses. Errors: timeout
+  /// naming the missing ranks and their statuses, and hosts that do not answer; out_of_range for
+  /// unknown, which satisfies no wait; would_block, refused (after fork).
   Result<StatusMesh> wait_status(const ProcMeshRef& mesh, Status::Kind minimum,
                                  WaitOptions options = {}) const;
 
@@ -212,14 +211,14 @@ class HostMesh {
   /// refused and says why. The hosts stay. Errors: stop_error naming each host that failed, and
   /// how; parse_error; would_block, refused (after fork).
   Result<DrainSummary> drain(DrainOptions options = {});
-  /// Ends the hold of exactly that scope; none is no error. Errors: host_unreachable naming the
-  /// hosts that did not hear of it.
+  /// Ends the hold of exactly that scope; no error if there is none. Errors: host_unreachable
+  /// naming the hosts that do not answer.
   Result<void> resume(std::string_view mesh = {}, std::string_view owner = {},
                       std::chrono::milliseconds deadline = std::chrono::seconds(10));
 
   /// Reads what ranks of a mesh of any launcher wrote; of those that have ended as long as their
-  /// records are kept. `mesh`: see meshes(). What goes wrong later is for LogHandlers::on_end.
-  /// Errors: not_exist (a rank), host_unreachable (ranks on a host that is not one of these),
+  /// records are kept. `mesh`: see meshes(). Later failures go to LogHandlers::on_end. Errors:
+  /// not_exist (a rank), host_unreachable (ranks on a host that is not one of these),
   /// configuration_error, would_block, refused (after fork).
   Result<LogStream> logs(const MeshReport& mesh, LogOptions options, LogHandlers handlers) const;
 

@@ -42,12 +42,12 @@ enum class Stream : std::uint8_t { out = 1, err = 2 };  ///< Standard output and
 struct ResourceLimit {
   static constexpr std::uint64_t none = UINT64_MAX;  ///< No limit.
   int resource = 0;                                  ///< RLIMIT_CORE and its like.
-  std::uint64_t soft = none;                         ///< What holds.
+  std::uint64_t soft = none;                         ///< The limit that applies.
   std::uint64_t hard = none;                         ///< What the proc may raise it to.
 };
 
-/// What a proc is set to before it executes its command; whatever is not there stays as the host
-/// has it. What cannot be had is an error of the spawn that names it.
+/// Settings of a proc before it executes its command; those that are not given stay as the host has
+/// them. A setting that cannot be applied is an error of the spawn that names it.
 struct ProcSettings {
   std::vector<ResourceLimit> limits = {};  ///< Each resource once.
   std::optional<int> nice = {};            ///< -20 (first) to 19 (last).
@@ -82,27 +82,27 @@ struct ProcSpec {
   std::string program = {};
   /// Mesh procs only: so many consecutive ranks of a host share a process; the last one of a host
   /// may have fewer. 1 to 60. Each is a proc of its own all the same: with its address, its Ready,
-  /// its actors, its exit code, and it can be stopped alone. What belongs to a process they share:
+  /// its actors, its exit code, and it can be stopped alone. They share what belongs to a process:
   /// environment (RANK and its like are those of the lowest rank; Proc::rank() is right in each),
-  /// `settings`, pid, descendants, and stdout and stderr, which are told as those of the lowest
-  /// rank that lives. bootstrap() calls main() of its program once for each, on threads. A process
-  /// that ends by itself (exit(), a crash, a signal) ends all of its procs, with its exit code or
+  /// `settings`, pid, descendants, and stdout and stderr, which are reported as those of the lowest
+  /// live rank. bootstrap() calls main() of its program once for each, on threads. A process that
+  /// ends by itself (exit(), a crash, a signal) ends all of its procs, with its exit code or
   /// signal. Killing one of them cuts it off; should its main() or a handler then not return, it
-  /// counts as ended after 5 s (Cause::unkillable), and its thread ends with the process. A new
-  /// life (`restart`) has a process of its own unless those that shared it begin anew at once.
+  /// counts as ended after 5 s (Cause::unkillable), and its thread ends with the process. A
+  /// restarted rank (`restart`) has a process of its own, unless the ranks that shared it are
+  /// restarted together.
   std::uint32_t procs_per_process = 1;
   /// Wins over everything that the proc would inherit.
   std::vector<std::pair<std::string, std::string>> environment = {};
   /// Nothing inherited: `environment` and the variables of spec 4.5 only.
   bool clean_environment = false;
-  /// On hosts of this machine (unix addresses), what is not said otherwise follows this launcher as
-  /// it is at the spawn: working directory and environment. On other hosts the host agent's own
-  /// apply.
+  /// On hosts of this machine (unix addresses), working directory and environment are those of this
+  /// launcher at the spawn, unless they are given here. On other hosts they are the host agent's.
   bool follow_launcher = true;
   /// Working directory; empty: see follow_launcher.
   std::string directory = {};
   ProcSettings settings = {};  ///< What each proc is set to before it executes its command.
-  OutputMode output = OutputMode::capture;  ///< What becomes of what it writes.
+  OutputMode output = OutputMode::capture;  ///< Where its output goes.
   /// Ranks whose stdin is a pipe for ProcMesh::write_input(); the others read /dev/null. (An empty
   /// set means none here.)
   RankSet input_ranks = {};
@@ -110,21 +110,20 @@ struct ProcSpec {
   std::optional<std::chrono::milliseconds> grace = {};
   /// A rank that is not ready by then is killed and failed; 0 = no limit. Default: key spawn.ready.
   std::optional<std::chrono::milliseconds> ready_limit = {};
-  /// The procs end when this launcher was not heard of for so long; 0 = no lease. Default: key
-  /// lease on attached hosts; 0 on process hosts, which end with the launcher anyway.
+  /// The procs end when this launcher has been silent for so long; 0 = no lease. Default: key lease
+  /// on attached hosts; 0 on process hosts, which end with the launcher anyway.
   std::optional<std::chrono::milliseconds> lease = {};
-  /// Whether spawn() waits until every rank is ready, and fails when one ends before. Without: it
-  /// returns when the hosts have taken the order, and every end is for the handlers.
+  /// Whether spawn() waits until every rank is ready, and fails when one ends before. Without it
+  /// spawn() returns when the hosts have accepted the order, and every end goes to the handlers.
   bool wait_ready = true;
   /// With wait_ready: a mesh in which some ranks failed is still a mesh; the failures go to
   /// Handlers::on_failure.
   bool partial = false;
-  /// What becomes of ranks that end once spawn() has returned. Each life has a pid, an incarnation
-  /// and an exit report of its own; rank, address and environment stay, but for MESHBUS_RESTARTS (0
-  /// in the first life). A new life begins only when its host says that the former one, its
-  /// descendants included, is over, and what it wrote was handed to on_output. Actors are not made
-  /// again. It is this launcher that decides, so what ends after its Context has gone is not
-  /// started anew.
+  /// Whether ranks that end after spawn() has returned are restarted. Each incarnation of a rank
+  /// has its own pid and exit report; rank, address and environment stay, but for MESHBUS_RESTARTS
+  /// (0 in the first one). A rank is restarted only when its host confirms that the incarnation
+  /// before has ended, with all descendants, and its output was handed to on_output. Actors are not
+  /// made again. This launcher decides, so nothing is restarted after its Context has gone.
   RestartPolicy restart = {};
 };
 
@@ -136,43 +135,42 @@ class ProcMesh;
 struct ActorSpawnOptions {
   /// In which procs: a slice, `procs.ref().range("gpu", 0, 2)->region()`. Default: in all.
   std::optional<Region> region = {};
-  /// For all constructors to return. Default: key spawn.ready, or 30 s when that is none.
+  /// The time for all constructors to return. Default: key spawn.ready, or 30 s when that is none.
   std::optional<std::chrono::milliseconds> deadline = {};
-  /// An actor has failed, or its proc has: called exactly once per rank, on the Context's handler
+  /// An actor or its proc has failed: called exactly once per rank, on the Context's handler
   /// thread. Without a handler the failure of an actor is printed to stderr, the mesh of procs is
-  /// stopped, and this process exits with 125; that of a proc is for Handlers::on_failure.
+  /// stopped, and this process exits with 125; that of a proc goes to Handlers::on_failure.
   std::function<void(const ActorReport&)> on_failure = {};
-  /// They live on when this launcher goes, for as long as their procs do. Otherwise they are
-  /// stopped: by their ActorMesh, or, when the launcher is gone without a word, by the hosts when
-  /// the lease of the actors has lapsed (key lease; none where hosts end with the launcher).
+  /// The actors live as long as their procs, also without this launcher. Otherwise they are
+  /// stopped: by their ActorMesh, or, if the launcher dies, by the hosts when the lease of the
+  /// actors has lapsed (key lease; none where hosts end with the launcher).
   bool detach = false;
 };
 
-/// What a launcher hears about its procs. All run on the Context's handler thread, one at a time,
-/// in order; they may call anything.
+/// Handlers of what happens to a launcher's procs. All run on the Context's handler thread, one at
+/// a time, in order; they may call anything.
 struct Handlers {
-  /// A rank ended in a way that nobody asked for, and does not begin a new life: called exactly
-  /// once per failed rank, when its exit report has come (300 ms after its end at the
-  /// latest), and before on_end, however soon the whole mesh ends. Without a handler: the exit
-  /// report is printed to stderr, the mesh is stopped, and this process exits with the mesh's exit
-  /// code (spec 6.6).
+  /// A rank has failed and is not restarted: called exactly once per failed rank, when its exit
+  /// report has come (at the latest 300 ms after its end), and before on_end. Without a handler:
+  /// the exit report is printed to stderr, the mesh is stopped, and this process exits with the
+  /// mesh's exit code (spec 6.6).
   std::function<void(const RankReport&)> on_failure = {};
   /// Bytes that a rank wrote (OutputMode::stream): whole lines, in order per rank. Valid during the
   /// call.
   std::function<void(std::uint64_t rank, Stream stream, std::string_view bytes)> on_output = {};
-  /// Every change of a rank, good ones too: each once, in order, with the report as it was then.
-  /// The exit report of an end may come later.
+  /// Every change of a rank: each once, in order, with the report as it was then. The exit report
+  /// of an end may come later.
   std::function<void(const RankReport&)> on_state = {};
-  /// Once, when every rank is terminal, none of them begins a new life, and all output was handed
+  /// Called once, when every rank is terminal, none of them is restarted, and all output was handed
   /// to on_output.
   std::function<void(const MeshOutcome&)> on_end = {};
-  /// An end is answered by a new life (ProcSpec::restart), so it is nothing for on_failure.
+  /// A rank has ended and is restarted (ProcSpec::restart), so on_failure is not called.
   std::function<void(const RestartReport&)> on_restart = {};
 };
 
 /// How ranks are stopped, which, and why.
 struct StopOptions {
-  std::string reason = "stop";  ///< Exit reports say it.
+  std::string reason = "stop";  ///< Part of the exit reports.
   /// Between SIGTERM and SIGKILL; 0 = SIGKILL at once. Default: that of the ProcSpec.
   std::optional<std::chrono::milliseconds> grace = {};
   /// For the whole stop. Default: grace + key stop.idle.
@@ -185,12 +183,12 @@ struct StopOptions {
 
 /// How a mesh is handed over.
 struct HandoverOptions {
-  /// The procs live on when nobody answers for them any more. Otherwise they are stopped when the
-  /// lease of the new owner lapses.
+  /// The procs live on when they have no owner any more. Otherwise they are stopped when the lease
+  /// of the new owner lapses.
   bool detach = false;
-  /// Default: what the controller says, its key lease.
+  /// Default: the key lease of the controller.
   std::optional<std::chrono::milliseconds> lease = {};
-  /// For all of it. What a host does not answer in time is asked again until then.
+  /// For the whole handover. Questions without an answer are repeated until then.
   std::chrono::milliseconds deadline = std::chrono::seconds(10);
 };
 
@@ -202,8 +200,8 @@ struct WaitOptions {
   std::optional<std::chrono::milliseconds> idle = {};
 };
 
-/// Owns a mesh of procs: when it goes, they are stopped. Move-only; once it was moved from, every
-/// call fails with refused. Made by HostMesh::spawn(), or with hosts of its own by allocate().
+/// Owns a mesh of procs: its destructor stops them. Move-only; once it was moved from, every call
+/// fails with refused. Made by HostMesh::spawn(), or with hosts of its own by allocate().
 class ProcMesh {
  public:
   /// A mesh on hosts that are there for it alone: HostMesh::allocate() and HostMesh::spawn() in
@@ -229,48 +227,46 @@ class ProcMesh {
   /// What has been heard so far; does not wait.
   MeshOutcome known() const;
 
-  /// Waits until every rank has reached at least that status, or has ended. That may have been by
-  /// failing: look at the statuses, by rank. Errors: timeout naming the ranks that are missing and
-  /// where they stand; out_of_range for unknown, which satisfies no wait; would_block, refused
-  /// (after fork).
+  /// Waits until every rank has reached at least that status, or has ended; that may be by failing,
+  /// so look at the statuses. Errors: timeout naming the missing ranks and their statuses;
+  /// out_of_range for unknown, which satisfies no wait; would_block, refused (after fork).
   Result<StatusMesh> wait_status(Status::Kind minimum, WaitOptions options = {}) const;
 
-  /// Waits until every rank is terminal, none of them begins a new life, and exit reports and
-  /// output were handed out (output not when called from a handler). Errors: timeout naming the
-  /// ranks that are left and their states.
+  /// Waits until every rank is terminal, none of them is restarted, and exit reports and output
+  /// were handed out (output not when called from a handler). Errors: timeout naming the ranks that
+  /// are left and their states.
   Result<MeshOutcome> wait(std::chrono::milliseconds deadline);
   /// Waits until a rank has failed and its on_failure has run (that not when called from a
   /// handler), or all are terminal. Errors: as wait().
   Result<MeshOutcome> wait_for_failure(std::chrono::milliseconds deadline);
 
-  /// Ends ranks and waits. True to what happened: succeeds only when every one of them is terminal.
-  /// Errors: stop_error naming the ranks that are not, with their states and hosts. Stopping what
-  /// has ended does nothing. What is stopped begins no new life. When every rank has ended,
-  /// on_failure of those that had failed before has run, unless it takes longer than 2 s or is the
-  /// caller. A mesh that holds its hosts is at its end when all of them are: then stop_error may
-  /// name hosts, as HostMesh::shutdown() does.
+  /// Ends ranks and waits. Succeeds only when every one of them is terminal. Errors: stop_error
+  /// naming the ranks that are not, with their states and hosts. Stopping an ended rank does
+  /// nothing. A stopped rank is not restarted. When every rank has ended, on_failure of those that
+  /// had failed before has run, unless it takes longer than 2 s or is the caller. A mesh that holds
+  /// its hosts is at its end when all of them are: then stop_error may name hosts, as
+  /// HostMesh::shutdown() does.
   Result<MeshOutcome> stop(StopOptions options = {});
-  /// The same without waiting: on_state and on_end tell the rest. `options.deadline` is not used.
+  /// The same without waiting: on_state and on_end report the rest. `options.deadline` is not used.
   void request_stop(StopOptions options = {});
 
   /// Gives the mesh to a controller (`HOST,controller`), for hosts that do not end with this
-  /// launcher: from then on the controller keeps it alive, whether this launcher is there or not,
-  /// and this object, or the end of the Context, does not stop it. Returns when every host of the
-  /// mesh has confirmed it. Handlers go on hearing of the ranks as long as this object is there; of
-  /// failures the default handler only prints; output that was streamed ends with what was handed
-  /// out, and the rest is in the logs (HostMesh::logs). Done again, it changes nothing. Errors:
-  /// refused (the mesh has a RestartPolicy, or holds its hosts; or by the controller: it does not
-  /// watch all these); otherwise the hosts that have not confirmed, by name. Then the mesh is still
-  /// this launcher's as a whole, also on the hosts that have: it renews the leases there, if
-  /// ProcSpec::lease is not 0, and may try again.
+  /// launcher. From then on the controller keeps it alive, with or without this launcher, and
+  /// neither this object nor the end of the Context stops it. Returns when every host of the mesh
+  /// has confirmed it. Handlers are called as long as this object exists; the default handler only
+  /// prints failures. Streamed output ends with what was handed out; the rest is in the logs
+  /// (HostMesh::logs). A second call changes nothing. Errors: refused (the mesh has a
+  /// RestartPolicy, or holds its hosts; or by the controller: it does not watch all these);
+  /// otherwise the hosts that have not confirmed, by name. Then this launcher still owns the whole
+  /// mesh: it renews the leases on all hosts, if ProcSpec::lease is not 0, and may try again.
   Result<void> handover(const ProcId& controller, HandoverOptions options = {});
-  /// Whether that was done.
+  /// Whether handover() has succeeded.
   bool is_handed_over() const;
 
   /// Sends a signal to the process groups of ranks (empty = all that are alive). Returns when every
-  /// host has taken the order. The keeper there delivers the signal a moment later, so a rank may
-  /// still run undisturbed when this returns, and what it does about the signal is not waited for.
-  /// Errors: not_exist, timeout, ...: the first one, after all hosts were asked.
+  /// host has accepted the order. The keeper there delivers the signal a moment later, so a rank
+  /// may not have got it yet when this returns. Errors: not_exist, timeout, ...: the first one,
+  /// after all hosts were asked.
   Result<void> signal(const RankSet& ranks, int signal,
                       std::chrono::milliseconds deadline = std::chrono::seconds(10));
 
@@ -290,8 +286,8 @@ class ProcMesh {
   Result<ProcRef> at(const std::vector<std::pair<std::string, std::uint64_t>>& coordinates) const;
 
   /// Makes an actor of a type that the program of these procs has registered in each of them.
-  /// `name`: a Name, of which each proc has one actor in its life, so a second call with the same
-  /// type and params gets the same actors. `params` are for the constructors. Errors:
+  /// `name`: a Name that each incarnation of a proc gives to one actor, so a second call with the
+  /// same type and params gets the same actors. `params` are for the constructors. Errors:
   /// actor_type_not_registered, actor_spawn_error with the ranks where it failed and why; those
   /// that were made are stopped then; parse_error (no name); refused (the name is taken);
   /// would_block, refused (after fork).

@@ -16,21 +16,20 @@
 /// values.
 namespace [[gnu::visibility("default")]] meshbus {
 
-/// The life of one proc (spec 4.1). Nothing leaves a terminal state: stopped, killed, failed.
+/// The state of one proc (spec 4.1). Nothing leaves a terminal state: stopped, killed, failed.
 enum class ProcState : std::uint8_t {
-  unknown = 0,   ///< Nobody could say; never the same as stopped.
+  unknown = 0,   ///< No host could tell; never the same as stopped.
   starting = 1,  ///< Being started.
   running = 2,   ///< Has a pid; a mesh proc that has not yet said that it is ready.
   ready = 3,     ///< Plain: exec succeeded. Mesh: registered with its broker, handlers are up.
-  stopping = 4,  ///< A stop was asked for and is under way.
-  stopped = 5,   ///< Exited, or ended by a stop that was asked for; see exit_code and signal.
-  killed = 6,    ///< Ended by a signal that nobody asked for.
+  stopping = 4,  ///< A stop was requested and is under way.
+  stopped = 5,   ///< Exited, or ended by a requested stop; see exit_code and signal.
+  killed = 6,    ///< Ended by a signal without a request.
   failed = 7,    ///< Never ran, was not ready in time, ended with exit 0 before its hello (mesh
                  ///< procs), or its host is lost.
 };
 
-/// How far the ending of a proc had to go when a stop was asked for (spec 4.6); none = nobody
-/// asked.
+/// The last step of a requested stop (spec 4.6); none = no stop was requested.
 enum class StopStep : std::uint8_t { none = 0, asked = 1, term = 2, kill = 3 };
 
 /// What ended a rank (spec 4.9), for programs; RankReport::reason says it in words.
@@ -42,26 +41,26 @@ enum class Cause : std::uint8_t {
   spawn_failed = 4,  ///< The host could not start anything, or not with these settings: os_error.
   not_ready = 5,     ///< Not ready in time; or a mesh proc that ended with exit 0 before it was.
   stopped = 6,       ///< On request: stopped_by, stop_reason, step.
-  killed_after_grace = 7,   ///< On request, and it took SIGKILL when the grace was over.
+  killed_after_grace = 7,   ///< On request, by SIGKILL at the end of the grace.
   out_of_memory = 8,        ///< Killed by the kernel, as its memory cgroup counts.
-  killed_from_outside = 9,  ///< SIGKILL by somebody else.
+  killed_from_outside = 9,  ///< SIGKILL from another process.
   cpu_limit = 10,           ///< RLIMIT_CPU.
-  frozen = 11,              ///< It, or what held it, was alive and gave no sign of life.
+  frozen = 11,              ///< It, or its keeper, was alive but did not respond.
   owner_gone = 12,          ///< Stopped because the launcher was gone.
-  lease_lapsed = 13,        ///< Stopped because nobody renewed its lease.
-  host_ended = 14,          ///< Stopped because its host was told to end.
-  keeper_lost = 15,         ///< The process that held it has died.
-  lost = 16,                ///< Nobody can say.
-  unkillable = 17,          ///< It did not even end by SIGKILL.
+  lease_lapsed = 13,        ///< Stopped because its lease was not renewed.
+  host_ended = 14,          ///< Stopped because its host was asked to end.
+  keeper_lost = 15,         ///< Its keeper has died.
+  lost = 16,                ///< The cause cannot be known.
+  unkillable = 17,          ///< Even SIGKILL did not end it.
   host_lost = 18,           ///< Its host, or the agent there, is gone for good.
 };
 
-/// What is wrong with a rank that lives (spec 8.7). Only of mesh procs: plain ones have nothing to
-/// answer with.
+/// What is wrong with a live rank (spec 8.7). Mesh procs only: plain ones have nothing to answer
+/// with.
 enum class Trouble : std::uint8_t {
-  none = 0,    ///< Nothing is known to be.
+  none = 0,    ///< No trouble is known.
   slow = 1,    ///< It answers, but late.
-  frozen = 2,  ///< It is there, and does not answer. That is no end, and nothing is done to it.
+  frozen = 2,  ///< It is alive and does not answer. This is no end, and nothing is done to it.
 };
 
 /// "ready". Never null.
@@ -84,8 +83,8 @@ std::string to_string(const RankSet& set);
 
 /// How far the start of a rank has come.
 enum class LaunchStage : std::uint8_t {
-  none,       ///< Nothing was heard of it.
-  asked,      ///< Its host agent has taken the request.
+  none,       ///< Nothing is known of it.
+  asked,      ///< Its host agent has accepted the request.
   spawned,    ///< Its process is being made.
   exec,       ///< It executes its command.
   connected,  ///< Mesh procs: connected to their broker.
@@ -95,29 +94,31 @@ enum class LaunchStage : std::uint8_t {
 /// "exec'd". Never null.
 std::string_view to_string(LaunchStage stage) noexcept;
 
-/// When a rank came how far, by the clock of its host; known when it is ready, or has ended without
-/// ever being.
+/// When a rank reached each stage, by the clock of its host; known when it is ready, or has ended
+/// before.
 struct LaunchTimes {
   using Time = std::optional<std::chrono::system_clock::time_point>;  ///< By the host's clock;
                                                                       ///< nothing = never.
   Time asked, spawned, exec, connected, hello, ready;                 ///< One for each LaunchStage.
 
-  /// Nothing: it did not come so far, or its kind has no such stage.
+  /// Nothing: it did not reach the stage, or its kind has no such stage.
   const Time& at(LaunchStage stage) const noexcept;
   /// The last one that it has reached.
   LaunchStage stage() const noexcept;
 };
 
-/// What the process of a rank uses, itself alone, as its host saw it (setting usage.period).
+/// The usage of the process of a rank, without its descendants, as its host saw it (setting
+/// usage.period).
 struct ProcUsage {
-  std::chrono::system_clock::time_point sampled;  ///< When that was, by the clock of its host.
-  std::chrono::microseconds user_time{0};         ///< CPU time of its own code.
-  std::chrono::microseconds system_time{0};       ///< CPU time in the kernel for it.
-  std::uint64_t rss_bytes = 0;                    ///< Resident memory.
-  std::uint64_t peak_rss_bytes = 0;               ///< The most that it ever was.
-  std::uint32_t threads = 0;                      ///< Threads that are alive.
-  std::uint32_t descriptors = 0;                  ///< Open ones; 0 = its host cannot see.
-  double load = 0;  ///< CPUs that it has kept busy since it was looked at before.
+  std::chrono::system_clock::time_point
+      sampled;                               ///< The time of the sample, by the clock of its host.
+  std::chrono::microseconds user_time{0};    ///< CPU time of its own code.
+  std::chrono::microseconds system_time{0};  ///< CPU time in the kernel for it.
+  std::uint64_t rss_bytes = 0;               ///< Resident memory.
+  std::uint64_t peak_rss_bytes = 0;          ///< The most that it ever was.
+  std::uint32_t threads = 0;                 ///< Threads that are alive.
+  std::uint32_t descriptors = 0;             ///< Open ones; 0 = unknown to its host.
+  double load = 0;  ///< CPUs that it has kept busy since the sample before.
 };
 
 /// One rank: its place, its state, and when it has ended its exit report (spec 4.9).
@@ -127,26 +128,26 @@ struct RankReport {
   HostAddr host = HostAddr::local(0);  ///< The address of its host.
   std::string
       point;  ///< Where in the mesh: "host=0/2,gpu=1/4". Empty for a mesh without dimensions.
-  ProcState state = ProcState::unknown;  ///< How far its life has come.
+  ProcState state = ProcState::unknown;  ///< Its present state.
   std::int64_t pid = 0;                  ///< 0 = never had one. On its host.
   int exit_code = 0;                     ///< When it exited.
   int signal = 0;                        ///< Not 0: it did not exit, but was ended by this signal.
   bool core_dumped = false;              ///< With `signal`: it left a core.
-  StopStep step = StopStep::none;        ///< Not none: it was asked to stop.
+  StopStep step = StopStep::none;        ///< Not none: a stop was requested.
   std::optional<std::chrono::system_clock::time_point>
       started;  ///< When it got its pid, by the clock of its host.
   std::optional<std::chrono::system_clock::time_point> ended;  ///< When it ended, by that clock.
   std::uint64_t generation =
       0;  ///< Counts the changes of this rank; the larger one is the later one.
-  std::uint64_t incarnation = 0;  ///< Tells one attempt of the rank from the next.
-  std::uint64_t restarts = 0;     ///< How often it was started before this life.
-  bool is_restarting = false;  ///< Its mesh's RestartPolicy gives it a new life: this is, or will
-                               ///< be, not its last end.
-  LaunchTimes launch;          ///< When it came how far.
+  std::uint64_t incarnation = 0;  ///< Tells one process of the rank from the next.
+  std::uint64_t restarts = 0;     ///< How often it was started before.
+  bool is_restarting = false;  ///< Its mesh's RestartPolicy restarts it: this is, or will be, not
+                               ///< its last end.
+  LaunchTimes launch;          ///< When it reached which stage.
   std::optional<ProcUsage>
-      usage;  ///< For a live rank: where it was asked for. For an ended one: what was seen last.
+      usage;  ///< For a live rank: on request. For an ended one: the last sample.
   // From the exit report; empty until it has come.
-  std::string reason;  ///< In words: "exit 3", "killed by SIGSEGV", "cannot execute /no/such/file:
+  std::string reason;  ///< As text: "exit 3", "killed by SIGSEGV", "cannot execute /no/such/file:
                        ///< execve: No such file or directory".
   ErrorCode code = ErrorCode::none;  ///< exec_failed; timeout = not ready in time; host_unreachable
                                      ///< = its host is lost.
@@ -160,23 +161,23 @@ struct RankReport {
   std::uint64_t max_rss_bytes = 0;           ///< The most memory that it had resident.
   std::chrono::microseconds user_time{0};    ///< CPU time of its own code.
   std::chrono::microseconds system_time{0};  ///< CPU time in the kernel for it.
-  Trouble trouble = Trouble::none;  ///< What its host finds wrong with it while it is ready.
-  std::string trouble_reason;  ///< In words: "stopped by a signal, nothing from it for 12.3 s".
+  Trouble trouble = Trouble::none;  ///< A trouble that its host has found while it is ready.
+  std::string trouble_reason;       ///< As text: "stopped by a signal, nothing from it for 12.3 s".
   std::optional<std::chrono::system_clock::time_point>
       trouble_since;  ///< When that was found, by the clock of its host.
 
   /// Stopped, killed or failed.
   bool is_terminal() const noexcept;
-  /// Ended in a way that nobody asked for: a non-zero exit, a signal, a failure. An end after a
-  /// stop that was asked for is none, whatever code or signal it took (spec 4.2).
+  /// Ended without a request: a non-zero exit, a signal, a failure. An end after a requested stop
+  /// is no failure, with any code or signal (spec 4.2).
   bool is_failure() const noexcept;
-  /// The same among the statuses of whatever is in meshes (spec 4.2): killed and failed are Failed,
-  /// with the reason in words; a rank that exited is Stopped, whatever its code.
+  /// The same as a status of meshes (spec 4.2): killed and failed are Failed, with the reason as
+  /// text; a rank that exited is Stopped, with any code.
   Status status() const;
-  /// How a shell would say it: the exit code; 128 + signal; 127 no such file, 126 cannot execute;
-  /// 125 for what was not the proc's own doing.
+  /// The code that a shell would return: the exit code; 128 + signal; 127 no such file, 126 cannot
+  /// execute; 125 if meshbus was the reason.
   int shell_code() const noexcept;
-  /// Its end or state in words: "exit 3", "killed by SIGKILL (core dumped)", "running".
+  /// Its end or state as text: "exit 3", "killed by SIGKILL (core dumped)", "running".
   std::string words() const;
   /// "rank 1 (host=0,gpu=1 on unix:/run/m/broker): exit 3"
   std::string describe() const;
@@ -187,19 +188,19 @@ struct RankReport {
 /// ready are left out; empty when all have.
 std::string describe_stuck(const std::vector<RankReport>& ranks);
 
-/// How a mesh ended, or stands.
+/// How a mesh ended, or its present state.
 struct MeshOutcome {
-  std::vector<RankReport> ranks;  ///< All of them, by rank; of each its last life.
+  std::vector<RankReport> ranks;  ///< All of them, by rank; the last incarnation of each.
   /// The failed rank that ended first by its agent's clock: the cause rather than its consequences.
-  /// Of ends within 50 ms, which nobody can put in order, the one with the lowest rank. With a
-  /// RestartPolicy: the first one that is not answered by a new life.
+  /// Among ends within 50 ms, whose order is unknown, the one with the lowest rank. With a
+  /// RestartPolicy: the first one that is not followed by a restart.
   std::optional<RankReport> first_failure;
-  std::vector<RankReport> former_lives =
-      {};  ///< Those that were followed by another, with their exit reports, by end; the last 1000.
+  std::vector<RankReport> former_lives = {};  ///< Incarnations that were followed by another one,
+                                              ///< with exit reports, by end; the last 1000.
 
   /// Whether every rank is terminal.
   bool is_ended() const noexcept;
-  /// What `run` exits with (spec 12.2): first_failure's shell_code(), else 0.
+  /// The exit code of `run` (spec 12.2): first_failure's shell_code(), else 0.
   int exit_code() const noexcept;
 };
 

@@ -7,19 +7,19 @@
 
 #include "meshbus/rank_report.h"
 
-/// Whether ranks that have ended are started anew (spec 8.9). Plain values.
+/// Whether ranks that have ended are restarted (spec 8.9). Plain values.
 namespace [[gnu::visibility("default")]] meshbus {
 
-/// Which ranks begin a new life when one has ended; the others of them are stopped first.
+/// Which ranks are restarted when one has ended; those that still run are stopped first.
 enum class Gang : std::uint8_t {
   one,   ///< The failed rank alone.
   all,   ///< All ranks of the mesh, also those that are done.
   rest,  ///< The failed rank and all after it.
 };
 
-/// Which ends of a rank are answered by a new life, how soon, and how often. An end that somebody
-/// asked for is never answered; nor is one that would only come again (the command cannot be
-/// executed) or of which nobody knows that it is one (its host is lost).
+/// Which ends of a rank lead to a restart, how soon, and how often. An end that was requested never
+/// does; nor does one that would only repeat (the command cannot be executed) or that is not
+/// certain (its host is lost).
 struct RestartPolicy {
   /// Which ends.
   enum class On : std::uint8_t {
@@ -34,26 +34,26 @@ struct RestartPolicy {
   /// How often within `window`; nothing = no limit. With Gang::one for each rank, else for the
   /// mesh.
   std::optional<std::uint64_t> budget = {};
-  /// 0 = as long as the mesh lives.
+  /// 0 = the lifetime of the mesh.
   std::chrono::milliseconds window{0};
   Gang gang = Gang::one;  ///< The ranks that are restarted with it.
-  /// From an end to the restart, at least; doubled each time, up to max_delay. After an incarnation
-  /// that ran longer than max_delay, it starts from this value again.
+  /// The least time from an end to the restart; doubled each time, up to max_delay. It is reset
+  /// after an incarnation that ran longer than max_delay.
   std::chrono::milliseconds delay{1000};
   std::chrono::milliseconds max_delay{30'000};  ///< At least `delay`, or the delay is this one.
-  /// Up to this part of a delay is left out, by chance: ranks that fail together do not come back
-  /// together.
+  /// Up to this part of a delay is left out at random, so that ranks that fail together do not come
+  /// back together.
   double jitter = 0.25;
 };
 
-/// What was decided about an end. The new lives themselves are told as every change is: by
-/// Handlers::on_state.
+/// The decision to restart after an end. The restarts themselves are reported by
+/// Handlers::on_state, as every change is.
 struct RestartReport {
   RankReport cause;           ///< The end that is the reason, with its exit report.
   RankSet ranks;              ///< Ranks that are restarted; those that live are stopped first.
   std::uint64_t restart = 0;  ///< Counts against the budget, from 1.
   std::optional<std::uint64_t> budget = {};  ///< The budget of the policy.
-  std::chrono::milliseconds delay{0};        ///< They begin so long after the end, at the earliest.
+  std::chrono::milliseconds delay{0};        ///< The least time from the end to the restart.
 };
 
 }  // namespace meshbus

@@ -306,7 +306,7 @@ class Spawn {
     message.ready_limit_ms =
         milliseconds_of(spec_.ready_limit.value_or(core_.config().duration(keys::spawn_ready)));
     message.grace_ms = milliseconds_of(monitor_.options().grace);
-    message.begins_anew = monitor_.options().restart.on != RestartPolicy::On::never;
+    message.may_restart = monitor_.options().restart.on != RestartPolicy::On::never;
     message.output =
         spec_.output == OutputMode::stream ? wire::OutputMode::stream : wire::OutputMode::capture;
     if (!spec_.input_ranks.empty())

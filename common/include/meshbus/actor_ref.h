@@ -16,11 +16,11 @@
 /// Names of actors and of their messages, for senders in launchers and procs alike.
 ///
 ///     using namespace meshbus;
-///     ActorMeshRef counters(proc_mesh, *Name::plain("counter"));    // of each proc of that mesh
-///     the actor `counter` counters.actor_at(3)->to_string();                            //
-///     "tcp:h1:7420,trainers_3-13Se1Maqzryj,counter[0]" actor_port(*counters.actor_at(3)); // where
-///     it listens: computed, never looked up MessageType("add") != MessageType(7); // messages have
-///     a name or a number
+///     ActorMeshRef counters(proc_mesh, *Name::plain("counter"));
+///         // the actor `counter` of each proc of that mesh
+///     counters.actor_at(3)->to_string();   // "tcp:h1:7420,trainers_3-13Se1Maqzryj,counter[0]"
+///     actor_port(*counters.actor_at(3));   // its port: computed, never looked up
+///     MessageType("add") != MessageType(7);  // messages have a name or a number
 namespace [[gnu::visibility("default")]] meshbus {
 
 /// Identifies a message to an actor: a short name, or a number. On the wire both are 8 bytes; only

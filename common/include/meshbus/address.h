@@ -14,14 +14,15 @@
 /// Addresses of hosts, procs, actors and ports (spec 2.2, 2.3). They are computed, never looked up.
 ///
 ///     using namespace meshbus;
-///     HostAddr host = *HostAddr::parse("tcp:h1:7420");                     // ==
-///     HostAddr::parse("tcp://h1:7420") host.zmq_endpoint(); // "tcp://h1:7420" ProcId proc(host,
-///     proc_name(*Name::parse("trainers-13Se1Maqzryj"), 3)); proc.to_string(); //
-///     "tcp:h1:7420,trainers_3-13Se1Maqzryj" proc.agent().to_string(); //
-///     "tcp:h1:7420,trainers_3-13Se1Maqzryj,agent[0]" host_agent(host).port(2).to_string(); //
-///     "tcp:h1:7420,service,agent[0][2]" std::uint64_t key = proc.key(); // what envelopes carry
-///     HostAddr::parse("tcp:h1:99999").error();                             // parse_error: host
-///     address: at 7: expected a port ...
+///     HostAddr host = *HostAddr::parse("tcp:h1:7420");  // == HostAddr::parse("tcp://h1:7420")
+///     host.zmq_endpoint();                              // "tcp://h1:7420"
+///     ProcId proc(host, proc_name(*Name::parse("trainers-13Se1Maqzryj"), 3));
+///     proc.to_string();                                 // "tcp:h1:7420,trainers_3-13Se1Maqzryj"
+///     proc.agent().to_string();             // "tcp:h1:7420,trainers_3-13Se1Maqzryj,agent[0]"
+///     host_agent(host).port(2).to_string();             // "tcp:h1:7420,service,agent[0][2]"
+///     std::uint64_t key = proc.key();                   // the form in envelopes
+///     HostAddr::parse("tcp:h1:99999").error();
+///         // parse_error: host address: at 7: expected a port ...
 ///
 /// All of these are plain values: copy, compare, hash and print them on any thread. Every parse()
 /// reads the whole text, answers errors as parse_error with the position as a byte offset from 0,

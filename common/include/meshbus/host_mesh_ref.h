@@ -19,15 +19,15 @@
 ///
 ///     using namespace meshbus;
 ///     HostMeshRef mesh =
-///     *HostMeshRef::parse("test:local:1,local:2,local:3,local:4@replica=2/2,host=2/1");
+///         *HostMeshRef::parse("test:local:1,local:2,local:3,local:4@replica=2/2,host=2/1");
 ///     HostMeshRef second = *mesh.range("replica", 1, 2);
-///     std::cout << second;                       // test:local:3,local:4@2+replica=1/2,host=2/1
-///     second.hosts()[0];                         // local:3: the host of ordinal 0
-///     *second.get(1);                            // local:4: the host of ordinal 1
-///     *mesh.find(3);                             // local:4: the host of base rank 3
+///     std::cout << second;               // test:local:3,local:4@2+replica=1/2,host=2/1
+///     second.hosts()[0];                 // local:3: the host of ordinal 0
+///     *second.get(1);                    // local:4: the host of ordinal 1
+///     *mesh.find(3);                     // local:4: the host of base rank 3
 ///     for (const auto& [point, host] : View(mesh)) use(point, host);  // needs meshbus/view.h
-///     HostMeshRef::parse("test:local:1@x=2/1").error();  // invalid_rank_cardinality: ... expected
-///     2, found 1
+///     HostMeshRef::parse("test:local:1@x=2/1").error();
+///         // invalid_rank_cardinality: ... expected 2, found 1
 namespace [[gnu::visibility("default")]] meshbus {
 
 /// Names a set of hosts: a name, a region, and the host of each of its ranks, in its order; a host

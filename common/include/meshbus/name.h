@@ -13,14 +13,15 @@
 
 /// Names of meshes, actors and procs (spec 2.1, 2.3).
 ///
-///     meshbus::Result<meshbus::Name> mesh = meshbus::Name::make("trainers");   //
-///     trainers-13Se1Maqzryj, say if (!mesh) return mesh.error(); // parse_error: name: at 0:
-///     InvalidName: ... std::cout << mesh->base() << ' ' << *mesh << '\n';                       //
-///     trainers trainers-13Se1Maqzryj meshbus::ProcName third = meshbus::proc_name(*mesh, 3); //
-///     trainers_3-13Se1Maqzryj meshbus::MeshProc back = *meshbus::parse_proc_name(third); // {mesh:
-///     trainers-13Se1Maqzryj, rank: 3} meshbus::Name same =
-///     *meshbus::Name::parse(mesh->to_string());           // == *mesh meshbus::Name other =
-///     *meshbus::Name::make("trainers");                  // != *mesh: another uuid
+///     meshbus::Result<meshbus::Name> mesh = meshbus::Name::make("trainers");
+///         // trainers-13Se1Maqzryj, for example
+///     if (!mesh) return mesh.error();                              // parse_error: name: at 0: ...
+///     std::cout << mesh->base() << ' ' << *mesh << '\n';           // the base, then the name
+///     meshbus::ProcName third = meshbus::proc_name(*mesh, 3);      // trainers_3-13Se1Maqzryj
+///     meshbus::MeshProc back = *meshbus::parse_proc_name(third);
+///         // {mesh: trainers-13Se1Maqzryj, rank: 3}
+///     meshbus::Name same = *meshbus::Name::parse(mesh->to_string());  // == *mesh
+///     meshbus::Name other = *meshbus::Name::make("trainers");      // != *mesh: another uuid
 ///
 /// All of these are plain values: copy, compare, hash and print them on any thread.
 namespace [[gnu::visibility("default")]] meshbus {

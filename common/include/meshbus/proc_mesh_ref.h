@@ -33,13 +33,14 @@ struct RankBlock {
 /// proc's address is computed.
 ///
 ///     Result<ProcMeshRef> mesh = ProcMeshRef::make(*Name::make("trainers"), {h1, h2},
-///     *Extent::parse("{host: 2, gpu: 4}")); mesh->num_ranks();                      // 8
+///                                                  *Extent::parse("{host: 2, gpu: 4}"));
+///     mesh->num_ranks();                      // 8
 ///     mesh->proc_at(5)->to_string();          // "tcp:h2:7420,trainers_5-13Se1Maqzryj"
 ///     auto first_gpus = mesh->range("gpu", 0, 1);
-///     first_gpus->create_rank(1);             // 4: the second rank of the slice is rank 4 of the
-///     mesh mesh->at("host", 1)->num_ranks();       // 4: gpu=4 of the second host
-///     mesh->to_string();                      //
-///     "trainers-13Se1Maqzryj[8]:tcp:h1:7420,tcp:h2:7420@host=2/4,gpu=4/1"
+///     first_gpus->create_rank(1);             // 4: the rank of the mesh
+///     mesh->at("host", 1)->num_ranks();       // 4: gpu=4 of the second host
+///     mesh->to_string();
+///         // "trainers-13Se1Maqzryj[8]:tcp:h1:7420,tcp:h2:7420@host=2/4,gpu=4/1"
 ///
 /// Two numbers name a proc. Its *create rank* is its position in the mesh as it was made; it stands
 /// in the proc's name and never changes. Its *ordinal* is its position in this view,

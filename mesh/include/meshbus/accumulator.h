@@ -12,41 +12,43 @@
 /// Collects the replies of the ranks of a view and says when to pass them on (spec 3.6).
 ///
 ///     Accumulator replies(*Reducers::builtin().find("sum"), view.num_ranks(),
-///     Accumulator::Deliver::snapshots); replies.add(rank, ReplyValue(std::int64_t{3}), now);    //
-///     at each reply wake_me_up_at(replies.next_due()); if (auto news = replies.take(now))
-///     show(news->value);   // at that time
+///                         Accumulator::Deliver::snapshots);
+///     replies.add(rank, ReplyValue(std::int64_t{3}), now);        // at each reply
+///     wake_me_up_at(replies.next_due());
+///     if (auto part = replies.take(now)) show(part->value);       // at that time
 namespace [[gnu::visibility("default")]] meshbus {
 
-/// What some ranks said, reduced.
+/// The replies of some ranks, reduced to one value.
 struct Partial {
-  ReplyValue value;  ///< What has come together.
-  /// Who has a part in it.
+  ReplyValue value;  ///< The reduced value.
+  /// The ranks whose replies are in it.
   Overlay<bool> ranks;
-  /// Whether that is everybody.
+  /// Whether these are all ranks.
   bool is_complete = false;
 };
 
 /// Pure: holds no clock, socket or thread; times come from the caller and do not go back.
 class Accumulator {
  public:
-  using Time = std::chrono::steady_clock::time_point;  ///< Of a clock that nobody sets.
+  using Time = std::chrono::steady_clock::time_point;  ///< By a clock that is never set.
 
-  /// When the owner is told.
+  /// What the owner gets, and when.
   enum class Deliver : std::uint8_t {
-    parts,      ///< What has come since the last time: for hosts on the way, whose parent adds the
+    parts,      ///< The replies since the last part: for hosts on the way, whose parent adds the
                 ///< parts up.
-    snapshots,  ///< All that has come so far: for who asked.
-    once,       ///< All, when every rank is in.
+    snapshots,  ///< All replies so far: for the program that asked.
+    once,       ///< All replies, once every rank has replied.
   };
-  /// How often parts and snapshots are handed out: the first one so long after what it tells, then
-  /// at intervals that double up to the longest. What completes the ranks is handed out at once.
+  /// How often parts and snapshots are handed out: the first one `first` after the first reply,
+  /// then at intervals that double up to `longest`. The reply of the last rank is handed out at
+  /// once.
   struct Pace {
     std::chrono::milliseconds first{1};     ///< From the first reply to the first snapshot.
     std::chrono::milliseconds longest{50};  ///< What the time between snapshots grows to.
   };
 
   Accumulator(Reducer reducer, std::uint64_t num_ranks, Deliver deliver,
-              Pace pace);  ///< Of replies by that many ranks.
+              Pace pace);  ///< Expects the replies of `num_ranks` ranks.
   Accumulator(Reducer reducer, std::uint64_t num_ranks, Deliver deliver)
       : Accumulator(std::move(reducer), num_ranks, deliver, Pace()) {}
 
@@ -70,7 +72,7 @@ class Accumulator {
  private:
   Result<void> combine(const ReplyValue& update);
   void note(std::uint64_t begin, std::uint64_t end);
-  void on_news(Time now);
+  void on_change(Time now);
 
   Reducer reducer_;
   std::uint64_t num_ranks_;
@@ -79,8 +81,8 @@ class Accumulator {
   std::optional<ReplyValue> value_;  // nothing: no reply, or none since the last part
   RankValues<bool> heard_;           // ever
   std::uint64_t num_heard_ = 0;
-  RankValues<bool> part_;           // since the last part
-  std::optional<Time> first_news_;  // that was not handed out
+  RankValues<bool> part_;             // since the last part
+  std::optional<Time> first_change_;  // that was not handed out
   std::optional<Time> last_taken_;
   std::chrono::milliseconds interval_;
   bool was_complete_ = false;  // and handed out

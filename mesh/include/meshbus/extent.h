@@ -19,16 +19,16 @@
 /// The shape of a mesh: labelled axes with sizes (spec 1.1, 1.7).
 ///
 ///     using namespace meshbus;
-///     Extent gpus = *Extent::parse("host=2,gpu=8");           // or {host: 2, gpu: 8}, or
-///     {host=2,gpu=8} gpus.num_ranks();                                       // 16
-///     gpus.rank_of(std::array<std::uint64_t, 2>{1, 3});       // 11: row-major, the last axis is
-///     the fastest Point point = *gpus.point_of(11);                       // host=1/2,gpu=3/8
-///     (needs meshbus/point.h) Extent all = *concat(*Extent::make({{"replica", 4}}), gpus);
-///     std::cout << all;                                       // {replica: 4, host: 2, gpu: 8}
-///     for (const Point& point : gpus.points()) use(point);    // host=0/2,gpu=0/8 and 15 more
-///     (needs meshbus/point.h) Extent::parse("host=2,host=8").error();                 //
-///     parse_error: extent: at 7: label host occurs twice Extent{}.num_ranks(); // 1: no axes, one
-///     rank
+///     Extent gpus = *Extent::parse("host=2,gpu=8");  // or {host: 2, gpu: 8}, or {host=2,gpu=8}
+///     gpus.num_ranks();                                    // 16
+///     gpus.rank_of(std::array<std::uint64_t, 2>{1, 3});    // 11: row-major
+///     Point point = *gpus.point_of(11);                    // host=1/2,gpu=3/8 (meshbus/point.h)
+///     Extent all = *concat(*Extent::make({{"replica", 4}}), gpus);
+///     std::cout << all;                                    // {replica: 4, host: 2, gpu: 8}
+///     for (const Point& point : gpus.points()) use(point); // host=0/2,gpu=0/8 and 15 more
+///     Extent::parse("host=2,host=8").error();
+///         // parse_error: extent: at 7: label host occurs twice
+///     Extent{}.num_ranks();                                // 1: no axes, one rank
 ///
 /// Plain values of constant size: copies share the axes. Use them on any thread.
 namespace [[gnu::visibility("default")]] meshbus {
@@ -61,8 +61,8 @@ class Extent {
   static Result<Extent> parse(text::Scanner part);
 
   std::size_t num_dims() const noexcept { return labels().size(); }  ///< How many axes.
-  const std::vector<std::string>& labels() const noexcept;           ///< Of the axes, in order.
-  const std::vector<std::uint64_t>& sizes() const noexcept;          ///< Of the axes, in order.
+  const std::vector<std::string>& labels() const noexcept;           ///< One per axis, in order.
+  const std::vector<std::uint64_t>& sizes() const noexcept;          ///< One per axis, in order.
   /// The product of the sizes: below 2^63.
   std::uint64_t num_ranks() const noexcept;
   /// The index of an axis, if there is one of that label.

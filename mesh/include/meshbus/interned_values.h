@@ -92,7 +92,7 @@ class InternedValues {
  private:
   using Narrow = RankValues<std::uint8_t>;
   using Wide = RankValues<std::uint32_t>;
-  static constexpr std::size_t narrow_limit = 256;
+  static constexpr std::size_t kNarrowLimit = 256;
 
   struct Slot {
     T value;
@@ -105,7 +105,7 @@ class InternedValues {
       return last_;
     if (const auto found = index_.find(value); found != index_.end()) return last_ = found->second;
     if (free_.empty()) {
-      if (slots_.size() == narrow_limit) widen();
+      if (slots_.size() == kNarrowLimit) widen();
       free_.push_back(static_cast<std::uint32_t>(slots_.size()));
       slots_.push_back({value, 0});
     }

@@ -16,12 +16,13 @@
 ///     using namespace meshbus;
 ///     TextOverlay first = *parse_overlay("0..5=A,5..10=B");
 ///     TextOverlay second = *parse_overlay("3..7=C");
-///     to_string(merge(first, second));                        // 0..3=A,3..7=C,7..10=B: the right
-///     one wins *first.find(4);                                         // "A" first.find(10); //
-///     null: nothing is said about rank 10 TextOverlay::of({{0, 9, "A"}, {3, 4, "B"}, {3, 4,
-///     "A"}});  // 0..9=A: later runs win, equal neighbours are joined
-///     parse_overlay("0..5=A,4..6=B").error();                 // parse_error: overlay: at 7: rank
-///     4 occurs twice
+///     to_string(merge(first, second));  // 0..3=A,3..7=C,7..10=B: the right one wins
+///     *first.find(4);                   // "A"
+///     first.find(10);                   // null: no value for rank 10
+///     TextOverlay::of({{0, 9, "A"}, {3, 4, "B"}, {3, 4, "A"}});
+///         // 0..9=A: later runs win, equal neighbours are joined
+///     parse_overlay("0..5=A,4..6=B").error();
+///         // parse_error: overlay: at 7: rank 4 occurs twice
 namespace [[gnu::visibility("default")]] meshbus {
 
 /// Ranks begin, begin+1, ... end-1, all with one value.
@@ -56,8 +57,8 @@ class Overlay {
   using Run = RankRun<T>;  ///< Ranks in a row, and their value.
 
   Overlay() = default;
-  /// Of runs in any order; where they overlap the later one in the list wins. A run whose end is
-  /// not above its begin says nothing. O(n log n).
+  /// Takes runs in any order; where they overlap, the later one in the list wins. A run whose end
+  /// is not above its begin is ignored. O(n log n).
   static Overlay of(std::vector<Run> runs);
 
   /// Sorted, disjoint, and neighbours differ.
@@ -131,7 +132,7 @@ Overlay<T> Overlay<T>::of(std::vector<Run> runs) {
     out.runs_ = std::move(runs);
     return out;
   }
-  // Bottom-up merging keeps the order of the list, and with it who wins.
+  // Bottom-up merging keeps the order of the list, which decides which run wins.
   std::vector<Overlay> parts;
   parts.reserve(runs.size());
   for (Run& run : runs) {

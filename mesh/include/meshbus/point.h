@@ -18,12 +18,11 @@
 ///
 ///     using namespace meshbus;
 ///     Point point = *Extent::parse("x=4,y=5")->point_of(7);
-///     std::cout << point;                          // x=1/4,y=2/5: coordinate/size
-///     point.rank();                                // 7
-///     point.coordinate("y");                       // 2
+///     std::cout << point;             // x=1/4,y=2/5: coordinate/size
+///     point.rank();                   // 7
+///     point.coordinate("y");          // 2
 ///     Point::parse("x=1/4,y=2/5") == point;
-///     Point::parse("x=4/4").error();               // parse_error: point: at 2: OutOfRangeIndex:
-///     expected ...
+///     Point::parse("x=4/4").error();  // parse_error: point: at 2: OutOfRangeIndex: expected ...
 namespace [[gnu::visibility("default")]] meshbus {
 
 /// One coordinate per axis of an extent, each below its size. A plain value; use it on any thread.
@@ -43,7 +42,7 @@ class Point {
   const Extent& extent() const noexcept { return extent_; }  ///< What it is a point of.
   /// One per axis, in its order.
   const std::vector<std::uint64_t>& coordinates() const noexcept { return coordinates_; }
-  /// Of the axis with that label, if there is one.
+  /// The coordinate on the axis with that label, if there is one.
   std::optional<std::uint64_t> coordinate(std::string_view label) const noexcept;
   /// Row-major, in its extent.
   std::uint64_t rank() const noexcept;

@@ -13,7 +13,7 @@ namespace [[gnu::visibility("default")]] meshbus {
 /// One value for each of the ranks 0..num_ranks-1: what a ValueMesh keeps them in. As runs in a
 /// tree while they are few, as a plain array when they are not; it changes over by itself, far
 /// enough apart that this costs O(1) per update. So memory is O(min(runs, ranks)), and a rank is
-/// set in O(log runs) or O(1) (docs/decisions/0007 has the figures). T needs == and a copy;
+/// set in O(log runs) or O(1) (docs/performance.md has the figures). T needs == and a copy;
 /// references stay valid until the next change. Ranks must be in range: callers check.
 template <typename T>
 class RankValues {
@@ -39,10 +39,10 @@ class RankValues {
   void set(std::uint64_t begin, std::uint64_t end, const T& value, OnReplaced on_replaced) {
     if (is_dense()) {
       set_cells(begin, end, value, on_replaced);
-      if (dense_runs_ < num_ranks_ / (4 * ranks_per_run)) compress();
+      if (dense_runs_ < num_ranks_ / (4 * kRanksPerRun)) compress();
     } else {
       set_runs(begin, end, value, on_replaced);
-      if (runs_.size() > num_ranks_ / ranks_per_run) expand();
+      if (runs_.size() > num_ranks_ / kRanksPerRun) expand();
     }
   }
 
@@ -97,7 +97,7 @@ class RankValues {
  private:
   /// An array takes over when runs are shorter than this on average, and gives way when they are
   /// four times as long: a run in the tree takes as much memory as about 56 one-byte ranks.
-  static constexpr std::uint64_t ranks_per_run = 64;
+  static constexpr std::uint64_t kRanksPerRun = 64;
 
   struct Cell {  // not T itself: of bool, a vector has no references
     T value;

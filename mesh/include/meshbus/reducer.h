@@ -16,9 +16,9 @@
 ///     using namespace meshbus;
 ///     Reducer sum = *Reducers::builtin().find("sum");
 ///     ReplyValue total = *sum.lift(ReplyValue(std::int64_t{3}));
-///     sum.combine(total, ReplyValue(std::int64_t{4}));            // total is 7
-///     Reducers::builtin().find("avg").error();                    // not_exist: reducer avg: there
-///     are all, any, count, ...
+///     sum.combine(total, ReplyValue(std::int64_t{4}));  // total is 7
+///     Reducers::builtin().find("avg").error();
+///         // not_exist: reducer avg: there are all, any, count, ...
 namespace [[gnu::visibility("default")]] meshbus {
 
 /// What a reply carries that can be reduced. Text is whatever bytes a user-defined reducer takes; a
@@ -32,9 +32,9 @@ std::string_view kind_of(const ReplyValue& value) noexcept;
 /// bytes as they are. Doubles come back exactly.
 std::string to_text(const ReplyValue& value);
 
-/// Combining must be associative, because hosts on the way reduce what comes first; who wants a
-/// result that does not depend on the order of arrival takes a commutative one. Plain functions:
-/// they hold no clock, socket or thread and may be called on any.
+/// Combining must be associative, because hosts on the way reduce what comes first. If it is also
+/// commutative, the result does not depend on the order of arrival. Plain functions: they hold no
+/// clock, socket or thread and may be called on any.
 struct Reducer {
   std::string name;  ///< For people and errors.
   /// What an answer says: a number for sum, min and max, whole ones being int64 and others double;

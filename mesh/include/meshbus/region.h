@@ -19,20 +19,19 @@
 /// A box of ranks cut out of a mesh (spec 1.2-1.6).
 ///
 ///     using namespace meshbus;
-///     Region mesh = *Extent::parse("replica=2,host=2");         // every extent is a region:
-///     replica=2/2,host=2/1 Region second = *mesh.range("replica", 1, 2);             //
-///     2+replica=1/2,host=2/1: the axis stays Region hosts = *mesh.at("replica", 1); // 2+host=2/1:
-///     the axis is gone for (std::uint64_t rank : second.ranks()) use(rank);      // 2, 3: ranks of
-///     the mesh, not of the slice second.ordinal_of(3);                                     // 1:
-///     its place in the slice second.ordinal_of(0);                                     // nothing:
-///     not in the slice second.point(3);                                          //
-///     replica=0/1,host=1/2: a point of the slice RegionGroups groups = *mesh.group_by("host"); //
-///     one per replica, for `for`: host=2/1 and 2+host=2/1 is_subset(second, mesh); // true: all
-///     ranks of the one are ranks of the other remap(mesh, second); // 2, 3: where in `mesh` the
-///     ranks of `second` are Region same = *Region::parse(second.to_string());         // == second
-///     Region::parse("x=2/1,y=2/1").error();                     // parse_error: region: at 6:
-///     NonuniqueStrides: ... mesh.range("gpu", 0).error();                             //
-///     configuration_error: region: InvalidDim: ...
+///     Region mesh = *Extent::parse("replica=2,host=2");     // every extent is a region
+///     Region second = *mesh.range("replica", 1, 2);         // 2+replica=1/2,host=2/1
+///     Region hosts = *mesh.at("replica", 1);                // 2+host=2/1
+///     for (std::uint64_t rank : second.ranks()) use(rank);  // 2, 3: ranks of the mesh
+///     second.ordinal_of(3);                                 // 1: its place in the slice
+///     second.ordinal_of(0);                                 // nothing: not in the slice
+///     second.point(3);                                      // replica=0/1,host=1/2: in the slice
+///     RegionGroups groups = *mesh.group_by("host");         // one per replica
+///     is_subset(second, mesh);                              // true
+///     remap(mesh, second);                                  // 2, 3: its places in `mesh`
+///     Region same = *Region::parse(second.to_string());     // == second
+///     Region::parse("x=2/1,y=2/1").error();  // parse_error: region: at 6: NonuniqueStrides: ...
+///     mesh.range("gpu", 0).error();          // configuration_error: region: InvalidDim: ...
 ///
 /// Text: `[OFFSET+]LABEL=SIZE/STRIDE{,LABEL=SIZE/STRIDE}`; the offset only when it is not 0; no
 /// axes print as nothing, or `8+`. A label stands bare when it matches [A-Za-z_][A-Za-z0-9_]*,
@@ -69,7 +68,7 @@ class Region {
   static Result<Region> parse(text::Scanner part);
 
   std::size_t num_dims() const noexcept { return labels_.size(); }  ///< How many axes.
-  /// Of the axes, in order.
+  /// One per axis, in order.
   const std::vector<std::string>& labels() const noexcept { return labels_; }
   std::uint64_t offset() const noexcept { return offset_; }  ///< The first base rank.
   /// How many there are along each axis.

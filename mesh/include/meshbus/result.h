@@ -32,10 +32,10 @@ enum class ErrorCode : std::uint16_t {
   undeliverable = 13,             ///< Came back; the detail says why when no closer code fits.
   not_exist = 14,                 ///< No such resource.
   timeout = 15,                   ///< The deadline passed.
-  fate_unknown = 16,              ///< May or may not have happened: whoever knew is dead.
-  unauthorised = 17,      ///< The sender's role does not allow it, or it could not prove who it is.
-  version_mismatch = 18,  ///< The two sides speak no version of the protocol in common.
-  identity_mismatch = 19,  ///< Somebody else, or another life, answers at that address.
+  fate_unknown = 16,              ///< May or may not have happened: the process that knew is dead.
+  unauthorised = 17,       ///< The sender's role does not allow it, or its identity is not proven.
+  version_mismatch = 18,   ///< The two sides speak no version of the protocol in common.
+  identity_mismatch = 19,  ///< Another process, or another incarnation, answers at that address.
   queue_full = 20,         ///< More waits already than may.
   too_large = 21,          ///< More bytes than may be.
   unroutable = 22,         ///< No way to that address: it is not known here.
@@ -62,13 +62,13 @@ std::string_view to_string(ErrorCode code) noexcept;
 class Error {
  public:
   Error(ErrorCode code, std::string detail)
-      : code_(code), detail_(std::move(detail)) {}   ///< Of a code and words.
+      : code_(code), detail_(std::move(detail)) {}   ///< A code, and a text for people.
   ErrorCode code() const noexcept { return code_; }  ///< What went wrong, for programs.
   const std::string& detail() const noexcept { return detail_; }  ///< For people.
-  /// Of what a parser found: where in its text, as a byte offset from 0. The detail says it too.
-  /// Does not travel on the wire.
+  /// Where a parser found the error in its text, as a byte offset from 0. The detail says it too.
+  /// It does not travel on the wire.
   std::optional<std::size_t> position() const noexcept { return position_; }
-  /// The same error, found there.
+  /// The same error, with that position.
   Error at(std::size_t position) const;
   /// The same error with "context: " put in front of the detail.
   Error within(std::string_view context) const;

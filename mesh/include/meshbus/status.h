@@ -71,7 +71,7 @@ class Status {
   bool is_failure() const noexcept { return kind_ >= Kind::failed; }
   /// Initializing, Running.
   bool is_healthy() const noexcept { return kind_ == Kind::initializing || kind_ == Kind::running; }
-  /// Whether who waits for at least `minimum` need not wait any longer. Never when unknown.
+  /// Whether a wait for at least `minimum` is over. Never when unknown.
   bool has_reached(Kind minimum) const noexcept {
     return kind_ != Kind::unknown && kind_ >= minimum;
   }

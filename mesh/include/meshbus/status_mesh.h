@@ -13,10 +13,10 @@
 ///
 ///     using namespace meshbus;
 ///     StatusMesh mesh(*Extent::parse("host=2,gpu=4"), Status::Kind::not_exist);
-///     mesh.merge(*parse_statuses("Running=0..5,7..8;Failed=5..7"));   // what a host said
+///     mesh.merge(*parse_statuses("Running=0..5,7..8;Failed=5..7"));   // reported by a host
 ///     to_string(mesh);                                                // the same
-///     to_string(missing(mesh, Status::Kind::stopped));                // Running=0..5,7..8: who
-///     has not ended, and where it stands
+///     to_string(missing(mesh, Status::Kind::stopped));                // Running=0..5,7..8: the
+///                                                                     // ranks that have not ended
 namespace [[gnu::visibility("default")]] meshbus {
 
 /// A million ranks that are updated one by one take tens of nanoseconds each, whatever the order,

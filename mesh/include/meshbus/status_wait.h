@@ -10,16 +10,17 @@
 /// Waiting until every rank of a mesh has got somewhere (spec 3.7).
 ///
 ///     StatusWait wait(region, Status::Kind::running, {.deadline = 30s, .idle = 10s}, now);
-///     wait.merge(*parse_statuses("Running=0..5;Initializing=5..8"), now);   // at each news
+///     wait.merge(*parse_statuses("Running=0..5;Initializing=5..8"), now);   // at each update
 ///     wait.check(now);         // State::waiting; State::idle 10 s after the last change
 ///     wait.outcome(now);       // timeout: no change for 10s, 3 of 8 ranks have not reached
-///     Running: Initializing=5..8
+///     Running:
+///                              // Initializing=5..8
 namespace [[gnu::visibility("default")]] meshbus {
 
 /// Pure: holds no clock, socket or thread; times come from the caller and do not go back.
 class StatusWait {
  public:
-  using Time = std::chrono::steady_clock::time_point;  ///< Of a clock that nobody sets.
+  using Time = std::chrono::steady_clock::time_point;  ///< By a clock that is never set.
 
   /// No limit: nothing.
   struct Limits {
@@ -28,28 +29,27 @@ class StatusWait {
   };
   /// How the wait stands.
   enum class State : std::uint8_t {
-    waiting,   ///< Somebody is missing, and there is time.
-    complete,  ///< Every rank has reached the status. That may have been by failing: look at
-               ///< statuses().
-    deadline,  ///< The time is up.
+    waiting,   ///< Some ranks are missing, and there is time.
+    complete,  ///< Every rank has reached the status, or has failed: look at statuses().
+    deadline,  ///< The deadline has passed.
     idle,      ///< Nothing has changed for too long.
   };
 
   /// At first every rank is NotExist.
   StatusWait(Region region, Status::Kind minimum, Limits limits, Time now);
 
-  /// Takes news over. What says nothing new does not count as a change. Errors: out_of_range; then
+  /// Merges newer statuses. An equal status does not count as a change. Errors: out_of_range; then
   /// nothing has changed.
-  Result<void> merge(const StatusOverlay& news, Time now);
+  Result<void> merge(const StatusOverlay& newer, Time now);
   Result<void> set(std::uint64_t rank, const Status& status, Time now);
 
-  State check(Time now) const noexcept;  ///< How it stands by then.
-  /// When check() may say something else although no news came.
+  State check(Time now) const noexcept;  ///< The state at that time.
+  /// When check() may return another state although nothing was merged.
   std::optional<Time> next_due() const noexcept;
 
   const StatusMesh& statuses() const noexcept { return statuses_; }  ///< What is known so far.
-  /// Nothing when it is complete. Errors: timeout otherwise, naming by rank who is missing and
-  /// where they stand.
+  /// Nothing when it is complete. Errors: timeout otherwise, which names the missing ranks and
+  /// their statuses.
   Result<void> outcome(Time now) const;
 
  private:

@@ -23,10 +23,10 @@
 ///     load.set(5, 80);                                         // one rank
 ///     load.merge(Overlay<int>::of({{0, 2, 10}, {6, 8, 90}}));  // several: the overlay wins
 ///     *load.get(7);                                            // 90
-///     load.at("host", 1)->get(3);                              // 90: ranks of a slice count from
-///     0 load.map([](int percent) { return percent > 50; });      // ValueMesh<bool>
-///     ValueMesh<int>::make(mesh, {1, 2, 3}).error();           // invalid_rank_cardinality: value
-///     mesh: expected 8 values, found 3
+///     load.at("host", 1)->get(3);                              // 90: a slice counts from 0
+///     load.map([](int percent) { return percent > 50; });      // ValueMesh<bool>
+///     ValueMesh<int>::make(mesh, {1, 2, 3}).error();
+///         // invalid_rank_cardinality: value mesh: expected 8 values, found 3
 namespace [[gnu::visibility("default")]] meshbus {
 
 /// Types of which many ranks share few values say so (`static constexpr bool is_interned = true`):
@@ -49,7 +49,8 @@ class ValueMesh {
   /// Errors: invalid_rank_cardinality unless the overlay has a value for every rank; out_of_range
   /// when it has one for another.
   static Result<ValueMesh> make(Region region, const Overlay<T>& overlay);
-  /// Of (rank, value) in any order; of several for one rank the last one counts. Errors: as above.
+  /// Takes (rank, value) in any order; if a rank has several, the last one counts. Errors: as
+  /// above.
   static Result<ValueMesh> make_indexed(Region region,
                                         std::vector<std::pair<std::uint64_t, T>> values);
 

@@ -17,13 +17,13 @@
 /// values, your own.
 ///
 ///     using namespace meshbus;
-///     HostMeshRef hosts = ...;                                    // replica=2,host=2
-///     for (const auto& [point, host] : View(hosts)) use(host);    // point: replica=0/2,host=0/2
-///     and so on View second = *View(hosts).range("replica", 1, 2);          // no item is copied
-///     second.get(0);                                              // what hosts.get(2) gives
-///     for (const auto& [point, host] : second) use(point);        // replica=0/1,host=0/2: a point
-///     of the view itself second.at("host", 7).error();                               //
-///     out_of_range: region: OutOfRangeIndex: ...
+///     HostMeshRef hosts = ...;                               // replica=2,host=2
+///     for (const auto& [point, host] : View(hosts)) use(host);
+///         // point: replica=0/2,host=0/2 and so on
+///     View second = *View(hosts).range("replica", 1, 2);     // no item is copied
+///     second.get(0);                                         // the item that hosts.get(2) gives
+///     for (const auto& [point, host] : second) use(point);   // replica=0/1,host=0/2: of the view
+///     second.at("host", 7).error();                          // out_of_range: region: ...
 namespace [[gnu::visibility("default")]] meshbus {
 
 /// Has `region()`, and `get(ordinal)`, which answers with a pointer, an optional or a Result:

@@ -68,7 +68,8 @@ class Relay {
     socket.set(zmq::sockopt::rcvhwm, 0);
     return socket;
   }
-  /// Whoever speaks first is alone, and gets back what it says: so it knows that it is known.
+  /// The first peer is alone at first, and gets back what it sends: so it knows that it is
+  /// registered.
   const std::string& other_than(const std::string& from) {
     if (first_.empty()) first_ = from;
     if (from == first_) return second_.empty() ? first_ : second_;

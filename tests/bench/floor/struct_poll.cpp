@@ -1,6 +1,6 @@
 // The floor under a poll: each of H children answers a request by one FlatBuffers vector with a
-// struct for each of its ranks, over a DEALER, and who asks, over one ROUTER, writes the status of
-// each rank down. Usage: meshbus-floor-poll RANKS H POLLS. Prints the median and the 99th
+// struct for each of its ranks, over a DEALER. The parent asks over one ROUTER and stores the
+// status of each rank. Usage: meshbus-floor-poll RANKS H POLLS. Prints the median and the 99th
 // percentile of a poll of all children, in microseconds.
 #include <fcntl.h>
 #include <spawn.h>

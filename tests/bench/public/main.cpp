@@ -34,7 +34,7 @@ constexpr std::uint32_t kEcho = 1;   // answers a call with its body
 constexpr std::uint32_t kCount = 2;  // counts messages
 constexpr std::uint32_t kAsk = 3;    // says how many there were
 constexpr std::uint32_t kEnd = 4;    // ends the proc
-constexpr std::chrono::seconds kPatience{60};
+constexpr std::chrono::seconds kAnswerLimit{60};
 
 template <typename T>
 T must(Result<T> result) {
@@ -96,11 +96,11 @@ struct Task {
 Figures measure(Proc& proc, const Task& task) {
   const std::string body(task.size, 'x');
   if (task.what == "proc-call")
-    return round_trips(task.amount, [&] { must(proc.call(1, kEcho, body, kPatience)); });
+    return round_trips(task.amount, [&] { must(proc.call(1, kEcho, body, kAnswerLimit)); });
   if (task.what != "proc-send") throw std::runtime_error("there is no way " + task.what);
   return rate(
-      task.size, task.amount, [&] { must(proc.send(1, kCount, body, kPatience)); },
-      [&] { return must(proc.call(1, kAsk, "", kPatience)); });
+      task.size, task.amount, [&] { must(proc.send(1, kCount, body, kAnswerLimit)); },
+      [&] { return must(proc.call(1, kAsk, "", kAnswerLimit)); });
 }
 
 void print(std::ostream& out, const Figures& figures) {
@@ -138,10 +138,10 @@ ProcProgram proc_program(const Task& task) {
 Figures measure(Context& context, ProcMesh& mesh, const Task& task) {
   const std::string body(task.size, 'x');
   const ProcId to = must(mesh.ref().proc_at(0));
-  const auto ask = [&] { return must(context.call(to, kAsk, "", kPatience)); };
+  const auto ask = [&] { return must(context.call(to, kAsk, "", kAnswerLimit)); };
   auto figures =
       task.what == "context-call"
-          ? round_trips(task.amount, [&] { must(context.call(to, kEcho, body, kPatience)); })
+          ? round_trips(task.amount, [&] { must(context.call(to, kEcho, body, kAnswerLimit)); })
           : rate(task.size, task.amount, [&] { must(context.send(to, kCount, body)); }, ask);
   must(context.send(to, kEnd, ""));
   return figures;
@@ -164,8 +164,8 @@ void launch(Task task) {
                                     .command = {own.string(), task.what, std::to_string(task.size),
                                                 std::to_string(task.amount), task.figures}}));
     if (is_launchers) print(std::cout, measure(context, mesh, task));
-    must(mesh.wait(kPatience));
-    must(hosts.shutdown(kPatience));
+    must(mesh.wait(kAnswerLimit));
+    must(hosts.shutdown(kAnswerLimit));
   }
   if (!is_launchers) std::cout << std::ifstream(task.figures).rdbuf();
   std::filesystem::remove_all(folder);

@@ -13,8 +13,8 @@ using namespace meshbus::test;
 
 namespace {
 
-/// Two hosts with an actor in each of four procs, who answer what their part of the question says
-/// (actor_program).
+/// Two hosts with an actor in each of four procs. An actor answers what its part of the question
+/// says (actor_program).
 struct Asked {
   Asked()
       : context(must(Context::create())),
@@ -44,7 +44,7 @@ struct Asked {
 std::string value_of(const Accumulation& reduced) {
   return reduced.value ? to_text(*reduced.value) : "nothing";
 }
-/// Who has a part: "0..3 4..8 "
+/// The ranks whose answers are in it: "0..3 4..8 "
 std::string ranks_of(const Accumulation& reduced) {
   std::string text;
   for (const auto& run : reduced.ranks.runs())

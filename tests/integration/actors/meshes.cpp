@@ -398,7 +398,7 @@ TEST_CASE(
   const auto states = must(good.states(in_time));
   CHECK(states[3].proc.has_value());
   CHECK(states[3].status.kind() == Status::Kind::failed);
-  // Whoever waits for a dead one is told by its end, not by the deadline.
+  // A caller that waits for a dead actor hears of its end, and does not wait for the deadline.
   const auto waited = waits.get();
   CHECK(waited[0].error().code() == ErrorCode::fate_unknown);
   CHECK(waited[0].error().detail().find("killed by SIGKILL") != std::string::npos);

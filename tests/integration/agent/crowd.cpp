@@ -176,9 +176,9 @@ TEST_CASE(
     CHECK(tap.asked == procs);
     CHECK(tap.born == procs);
     CHECK(tap.most_open == in_flight);
-    CHECK(tap.largest_ask == std::min(in_flight, keeper::max_procs_per_batch));
+    CHECK(tap.largest_ask == std::min(in_flight, keeper::kMaxProcsPerBatch));
     CHECK(tap.birth_packets <= procs);
-    CHECK(tap.ask_packets <= tap.birth_packets + in_flight / keeper::max_procs_per_batch + 1);
+    CHECK(tap.ask_packets <= tap.birth_packets + in_flight / keeper::kMaxProcsPerBatch + 1);
     MESSAGE("in flight ", tap.most_open, ": ", procs, " births asked for in ", tap.ask_packets,
             " packets and told in ", tap.birth_packets);
   }

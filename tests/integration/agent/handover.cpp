@@ -1,5 +1,4 @@
-// Who answers for procs may change (docs/decisions/0020-handover.md): what a host agent does about
-// it.
+// The owner of procs may change (docs/decisions/0020-handover.md): what a host agent does then.
 #include <doctest/doctest.h>
 
 #include "tests/integration/agent/harness.h"

@@ -75,7 +75,7 @@ void TestLauncher::on_state_changed(const wire::StateChanged& message) {
     if (rank.exit_report && !message.snapshot())
       problems.push_back("rank " + std::to_string(exit_report->rank()) +
                          ": an exit report that was told before");
-    // Whoever came after the end has not been told of it.
+    // A subscriber that came after the end has not been told of it.
     if (!rank.states.empty() && !rank.has_ended())
       problems.push_back("rank " + std::to_string(exit_report->rank()) +
                          ": an exit report before the end");
@@ -137,7 +137,7 @@ std::unique_ptr<Process> start_keeper(UniqueFd& agent, os::Lifeline& lifeline) {
   return process;
 }
 
-AgentHarness::AgentHarness(Options options) : tokens_(std::string(TokenMaker::secret_size, 's')) {
+AgentHarness::AgentHarness(Options options) : tokens_(std::string(TokenMaker::kSecretSize, 's')) {
   start_broker();
   UniqueFd keeper_socket;
   keeper_ = start_keeper(keeper_socket, lifeline_);

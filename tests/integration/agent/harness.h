@@ -70,8 +70,8 @@ class AgentHarness {
   struct Options {
     std::vector<Setting> settings = {};
     host::Environment environment = {"PATH=/usr/bin:/bin"};
-    /// Gets our end of the keeper's socket and returns what the agent gets in its place: for
-    /// somebody who stands between the two. Empty: nobody does.
+    /// Gets our end of the keeper's socket and returns what the agent gets in its place, for tests
+    /// that stand between the two. Empty: the agent gets the keeper's socket.
     std::function<UniqueFd(Reactor&, UniqueFd)> between = {};
   };
   explicit AgentHarness(Options options);

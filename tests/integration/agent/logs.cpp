@@ -1,4 +1,4 @@
-// Who reads along what procs write, and an owner whose broker dies.
+// Readers of the logs of procs, and an owner whose broker dies.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -54,8 +54,8 @@ class TestReader {
     taken.sequence = sequence;
     launcher_->bus().tell(Destination::to_agent(harness_.host()), taken);
   }
-  /// As a client does (client/src/host_mesh/log_feed.cpp): a message may get lost with a broker,
-  /// and who was away for long is taken for gone.
+  /// As a client does (client/src/host_mesh/log_feed.cpp): a message may be lost with a broker, and
+  /// a reader that was silent for long is forgotten.
   void ask_when_silent(const std::string& mesh) {
     const auto now = std::chrono::steady_clock::now();
     if (done || now - heard_ < 1s) return;

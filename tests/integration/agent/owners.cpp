@@ -1,4 +1,4 @@
-// Who keeps procs alive: owners, leases, the host itself, and what happens when one of these is
+// What keeps procs alive: owners, leases, the host itself, and what happens when one of these is
 // lost.
 #include <doctest/doctest.h>
 

@@ -24,14 +24,14 @@ struct Host {
   explicit Host(std::vector<std::string> more = {}) {
     BrokerOptions options;
     options.binds = {*HostAddr::unix_socket(dir / "b")};
-    options.tokens = TokenMaker(std::string(TokenMaker::secret_size, 's'));
+    options.tokens = TokenMaker(std::string(TokenMaker::kSecretSize, 's'));
     broker = std::move(Broker::start(reactor, context, std::move(options)).value());
     UniqueFd keeper_socket;
     keeper_process = start_keeper(keeper_socket, keeper_lifeline);
     auto line = os::make_packet_pair().value();
     const UniqueFd secret(::memfd_create(
         "secret", 0));  // NOLINT(android-cloexec-memfd-create): the agent inherits it
-    const std::string bytes(TokenMaker::secret_size, 's');
+    const std::string bytes(TokenMaker::kSecretSize, 's');
     if (::write(secret.get(), bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size()))
       throw std::runtime_error("no secret");
     ::lseek(secret.get(), 0, SEEK_SET);

@@ -338,7 +338,7 @@ TEST_CASE(
     CHECK((**each->answer).ok == 2);
     CHECK((**each->answer).failed == 0);
   }
-  // The ends were told before, with who and why.
+  // The ends were reported before, with the requester and the reason.
   for (const std::uint64_t rank : {0U, 1U}) {
     CHECK(harness.rank(deaf, rank).state() == State::stopped);
     REQUIRE(harness.rank(deaf, rank).exit_report.has_value());
@@ -349,7 +349,7 @@ TEST_CASE(
   CHECK(harness.agent().live() == 3);
   CHECK(harness.ask<wire::HostState>(wire::GetHostT{})->drains.empty());
 
-  // Of an owner: the other one's procs live on, and may be more.
+  // A drain of one owner: the other owner's procs live on, and it may spawn more.
   auto owned = drain_of(harness.launcher->id().to_string(), "");
   owned.hold = true;
   CHECK(harness.ask<wire::ShutdownSummary>(wire::DrainHostT(owned))->attempted == 2);
@@ -364,7 +364,7 @@ TEST_CASE(
   theirs_again.owner = other->id().to_string();
   CHECK(harness.ask<wire::SpawnAccepted>(*other, std::move(theirs_again)).has_value());
 
-  // Of everything, and idempotent; then all of it is usable again.
+  // A drain of everything is idempotent; after the resume the host starts procs again.
   CHECK(harness.ask<wire::ShutdownSummary>(drain_of("", ""))->failed == 0);
   CHECK(harness.agent().live() == 0);
   CHECK(harness.ask<wire::ShutdownSummary>(drain_of("", ""))->attempted == 0);

@@ -46,7 +46,7 @@ class Loop {
 };
 
 inline const TokenMaker& tokens() {
-  static const TokenMaker maker(std::string(TokenMaker::secret_size, 's'));
+  static const TokenMaker maker(std::string(TokenMaker::kSecretSize, 's'));
   return maker;
 }
 

@@ -10,6 +10,7 @@
 #include "tests/support/sanitizer_scale.h"
 #include "tests/support/stopwatch.h"
 #include "wire/bus_generated.h"
+#include "wire/control_generated.h"
 
 using namespace meshbus;
 using namespace meshbus::test;
@@ -150,7 +151,7 @@ TEST_CASE("broker: messages before the Hello, and after a refusal, are counted a
   REQUIRE(host.loop.until([&] { return host.broker->counters().ignored_frames == 102; }));
   CHECK(host.broker->peers() == 1);
   CHECK(receiver.received.empty());
-  // One who says Hello late is welcome.
+  // A peer that says Hello late is welcome.
   RawPeer late(host.loop, host.endpoint());
   late.send_message(envelope, "early");
   CHECK(late.greet(launcher_hello()) == "Welcome");
@@ -369,21 +370,21 @@ TEST_CASE("broker: another life takes the place of the old one, which is refused
   LocalBroker host;
   TestPeer watcher(host.loop, host.endpoint(), launcher_hello());
   watcher.up();
-  TestPeer old_life(host.loop, host.endpoint(), proc_hello(host.broker->address(), 1, 11));
-  old_life.up();
+  TestPeer replaced(host.loop, host.endpoint(), proc_hello(host.broker->address(), 1, 11));
+  replaced.up();
   wire::WatchT watch;
-  watch.proc = old_life.bus->self()->to_string();
+  watch.proc = replaced.bus->self()->to_string();
   REQUIRE(watcher.ask(Destination::to_broker(), watch).has_value());
-  TestPeer new_life(host.loop, host.endpoint(), proc_hello(host.broker->address(), 1, 12));
-  new_life.up();
+  TestPeer restarted(host.loop, host.endpoint(), proc_hello(host.broker->address(), 1, 12));
+  restarted.up();
   REQUIRE(host.loop.until([&] { return watcher.gone.size() == 1; }));
   CHECK(watcher.gone[0].incarnation == 11);
-  CHECK(watcher.call(new_life.address(), "who?").has_value());
-  CHECK(new_life.received.size() == 1);
-  CHECK(old_life.received.empty());
-  REQUIRE(host.loop.until([&] { return old_life.refused.has_value(); }));
-  CHECK(old_life.refused->code() == ErrorCode::identity_mismatch);
-  CHECK(new_life.bus->is_up());
+  CHECK(watcher.call(restarted.address(), "who?").has_value());
+  CHECK(restarted.received.size() == 1);
+  CHECK(replaced.received.empty());
+  REQUIRE(host.loop.until([&] { return replaced.refused.has_value(); }));
+  CHECK(replaced.refused->code() == ErrorCode::identity_mismatch);
+  CHECK(restarted.bus->is_up());
 }
 
 TEST_CASE("broker: the same life on a new connection goes on where it was") {

@@ -168,8 +168,8 @@ TEST_CASE("broker_monitor: counters once a second, which add up") {
       [](const wire::BrokerCountersT& now) { return now.peers == 2 && now.delivered >= 40; });
   CHECK(counted.received + counted.originated ==
         counted.delivered + counted.handled + counted.returned + counted.dropped_no_return +
-            counted.dropped_not_needed + counted.dropped_false_source + counted.dropped_old_life +
-            counted.fate_unknown + counted.held);
+            counted.dropped_not_needed + counted.dropped_false_source +
+            counted.dropped_old_incarnation + counted.fate_unknown + counted.held);
   CHECK(std::all_of(at.heard.begin(), at.heard.end(),
                     [](const Heard& one) { return one.topic == "counters"; }));
   for (std::size_t i = 1; i < at.heard.size(); ++i)
@@ -183,7 +183,7 @@ TEST_CASE("broker_monitor: a peer that does not read is named, with what waits f
   RawPeer deaf(at.loop, at.endpoint());
   const auto hello = proc_hello(at.broker->address(), 4);
   REQUIRE(deaf.greet(hello) == "Welcome");
-  // More than the window of one who says that he took nothing.
+  // More than the window of a peer that returns no credit.
   const std::string body(16 * 1024, 'x');
   for (int i = 0; i < 128; ++i)
     REQUIRE(sender.bus->send(Destination::to(*ProcId::parse(hello.peer)), 1, body).has_value());

@@ -32,7 +32,7 @@ struct Warden {
     lifeline.reset(pair[0]);
     other_end.reset(pair[1]);
     secret.reset(::memfd_create("secret", MFD_CLOEXEC));
-    const std::string text(TokenMaker::secret_size, 's');
+    const std::string text(TokenMaker::kSecretSize, 's');
     REQUIRE(::write(secret.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()));
   }
   Process start(std::vector<std::string> flags) {

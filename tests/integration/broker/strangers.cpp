@@ -147,8 +147,8 @@ class Strangers {
     connection.send({std::string(kPartLimit + 1 + pick(1 << 20), 'x')});
     part(std::move(connection));
   }
-  /// A registered peer that never reads, and asks so that it gets answers; whoever is deaf already
-  /// is sent to by others.
+  /// A registered peer that never reads, and sends requests so that it gets answers. Others send to
+  /// the peers that have stopped reading.
   void flood_without_reading() {
     RawConnection connection = shaken();
     connection.send(frames_.hello(false));

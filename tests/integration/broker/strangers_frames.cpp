@@ -124,7 +124,7 @@ Parts StrangerFrames::frame(bool is_link) {
     envelope.mutate_port(static_cast<std::uint32_t>(pick(3)));
     envelope.mutate_hop(static_cast<std::uint8_t>(pick(4) == 0 ? pick(256) : 0));
     envelope.mutate_role(static_cast<wire::Role>(pick(8)));
-    envelope.mutate_flags(static_cast<std::uint32_t>(pick(4)) & ~kFlagApart);
+    envelope.mutate_flags(static_cast<std::uint32_t>(pick(4)) & ~kFlagDetached);
     std::string bytes(pick(3) == 0 ? 16 : pick(300), 'b');
     if (pick(30) == 0) bytes.resize(kInlineLimit + pick(20000));
     if (pick(2) == 0)

@@ -18,7 +18,7 @@ using Random = std::mt19937_64;
 /// no address that anybody could be reached at.
 class StrangerFrames {
  public:
-  /// `proc`, `host`: keys of somebody who is there.
+  /// `proc`, `host`: keys of a proc and a host that exist.
   StrangerFrames(Random& random, std::uint64_t proc, std::uint64_t host)
       : random_(random), proc_(proc), host_(host) {}
 

@@ -1,4 +1,4 @@
-// Who is not wanted does not stay, and does not come without end (spec 13.3).
+// Unwanted peers do not stay, and cannot connect at any rate (spec 13.3).
 #include <doctest/doctest.h>
 
 #include "common/base/log.h"
@@ -31,7 +31,7 @@ TEST_CASE(
 
   TestPeer late(loop, endpoint_of(*broker), launcher_hello());
   late.up();
-  loop.run_for(1500ms);  // nobody who is registered is taken for a stranger
+  loop.run_for(1500ms);  // no registered peer is taken for a stranger
   CHECK(peer.downs + late.downs == 0);
   CHECK(peer.call(late.address(), "both here?") == "re: both here?");
 }
@@ -136,7 +136,7 @@ TEST_CASE(
                          [](RawConnection& one) { return !one.is_ended(); });
   };
   CHECK(loop.until([&] { return stay() < 250; }, in_time));
-  // Whoever comes by another way is not concerned.
+  // Peers that connect by another way are not affected.
   TestPeer beside(loop, broker.unix_endpoint(), launcher_hello());
   beside.up();
   TestPeer late(loop, broker.tcp_endpoint(), launcher_hello());

@@ -56,7 +56,7 @@ wire::ByeT farewell(std::string reason) {
   return bye;
 }
 
-/// A Bus that takes Acks, whoever they are from, and answers a Watch with an Ack of so many bytes.
+/// A Bus that takes Acks from any sender, and answers a Watch with an Ack of `answer_size` bytes.
 struct AckPeer {
   AckPeer(Loop& loop, const std::string& endpoint, std::size_t answer_size = 0) {
     Session::Options options;
@@ -213,7 +213,7 @@ TEST_CASE("broker: what it quotes of peers is cut, so that no text ends a connec
   CHECK(peer.downs == 0);
   CHECK(b->peers() == 1);
 
-  // A farewell is told to those who watch.
+  // A farewell is told to the watchers.
   const auto hello = proc_hello(a->address(), 1);
   RawPeer proc(loop, endpoint_of(*a));
   REQUIRE(proc.greet(hello) == "Welcome");
@@ -234,15 +234,15 @@ TEST_CASE("broker: the farewell of a life that was replaced does not end the new
   LocalBroker host;
   TestPeer launcher(host.loop, host.endpoint(), launcher_hello());
   launcher.up();
-  RawPeer old_life(host.loop, host.endpoint());
-  REQUIRE(old_life.greet(proc_hello(host.broker->address(), 1, 11)) == "Welcome");
-  TestPeer new_life(host.loop, host.endpoint(), proc_hello(host.broker->address(), 1, 12));
-  new_life.up();
+  RawPeer replaced(host.loop, host.endpoint());
+  REQUIRE(replaced.greet(proc_hello(host.broker->address(), 1, 11)) == "Welcome");
+  TestPeer restarted(host.loop, host.endpoint(), proc_hello(host.broker->address(), 1, 12));
+  restarted.up();
   const auto handled = host.broker->counters().handled;
-  old_life.tell(farewell("late"));
+  replaced.tell(farewell("late"));
   REQUIRE(host.loop.until([&] { return host.broker->counters().handled > handled; }));
   CHECK(host.broker->peers() == 2);
-  CHECK(launcher.call(new_life.address(), "there?") == "re: there?");
+  CHECK(launcher.call(restarted.address(), "there?") == "re: there?");
 }
 
 TEST_CASE("bus: a new session knows the hosts before what waited for it leaves") {

@@ -174,7 +174,7 @@ TEST_CASE("unix peers: a broker of another user is not believed, whoever introdu
   REQUIRE_FALSE(asked.has_value());
   CHECK(asked.error().code() == ErrorCode::unauthorised);
 
-  // A process of this user may have its broker connect, and hears who listens there.
+  // A process of this user may have its broker connect, and hears which user listens there.
   TestPeer launcher(loop, endpoint_of(*host.broker), launcher_hello());
   launcher.up();
   CHECK(launcher.ask(Destination::to_broker(), introduction(evil)).has_value());

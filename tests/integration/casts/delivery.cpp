@@ -85,7 +85,7 @@ TEST_CASE(
   const auto before = peers();
   mesh.procs[2].reset();
   mesh.procs[6].reset();
-  // A call that is on its way to who dies just then has no answer before its deadline.
+  // A call on its way to a proc that dies just then has no answer before its deadline.
   REQUIRE(
       mesh.loop.until([&] { return peers() == std::pair(before.first - 1, before.second - 1); }));
   answers = mesh.call(*mesh.ref, "and now");
@@ -138,7 +138,7 @@ TEST_CASE(
   std::vector<std::string> expected[6];
   std::size_t sent = 0;
   for (std::size_t i = 0; i < 400; ++i) {
-    // Sizes that ride inline and apart, in frames of their own and in common ones.
+    // Bodies inline and detached, in frames of their own and in common ones.
     const std::string body =
         std::to_string(i) + std::string(i % 40 == 7 ? 70000 : i % 5 * 100, '.');
     if (i % 3 == 2) {

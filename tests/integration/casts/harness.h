@@ -52,7 +52,7 @@ struct CastMesh {
   }
   void start_process(std::size_t host) {
     UniqueFd secret(::memfd_create("secret", MFD_CLOEXEC));
-    const std::string text(TokenMaker::secret_size, 's');
+    const std::string text(TokenMaker::kSecretSize, 's');
     REQUIRE(::write(secret.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()));
     std::vector<std::string> words = {bin("meshbus-broker"), "--bind", addresses[host].to_string(),
                                       "--secret-fd", std::to_string(secret.get())};

@@ -26,9 +26,9 @@ std::vector<Setting> narrow(const std::string& delivery_limit) {
 
 /// One rank on each of many hosts, all of them linked with host 0.
 struct Tree : CastMesh {
-  explicit Tree(std::optional<std::size_t> apart = {}, const std::string& delivery_limit = "30s",
+  explicit Tree(std::optional<std::size_t> separate = {}, const std::string& delivery_limit = "30s",
                 std::size_t hosts = kHosts)
-      : CastMesh(hosts, 1, {.settings = narrow(delivery_limit), .process = apart}) {
+      : CastMesh(hosts, 1, {.settings = narrow(delivery_limit), .process = separate}) {
     CHECK(codes_of(call(*ref, "hello")) == std::set<std::string>{"answer"});
     for (auto& proc : procs) proc->received.clear();
   }
@@ -43,7 +43,7 @@ struct Tree : CastMesh {
   bool is_quiet() const { return launcher->bus->traffic().outstanding == 0; }
 };
 
-/// A body that rides apart and says which it is.
+/// A body that is detached and says which it is.
 std::string large(std::size_t number) {
   return std::to_string(number) + std::string(70'000 + number % 7 * 1000, '.');
 }
@@ -165,7 +165,7 @@ TEST_CASE("casts: large ones by the tree, small ones and direct messages keep th
 
 TEST_CASE(
     "casts: a host that passes them on is killed: its own ranks lack them, and nobody else does") {
-  Tree mesh(/*apart=*/1, /*delivery_limit=*/"8s");
+  Tree mesh(/*separate=*/1, /*delivery_limit=*/"8s");
   const auto all = mesh.plan(*mesh.ref);
   std::vector<std::string> expected;
   for (std::size_t i = 0; i < 60; ++i) {
@@ -191,7 +191,7 @@ TEST_CASE(
 }
 
 TEST_CASE("casts: a host that is frozen delays those below it by a second, and is then left out") {
-  Tree mesh(/*apart=*/1);
+  Tree mesh(/*separate=*/1);
   mesh.process->send_signal(SIGSTOP);
   const auto count = [&] { return mesh.received() - mesh.procs[1]->received.size(); };
   for (std::size_t i = 0; i < 20; ++i) REQUIRE(mesh.cast(*mesh.ref, large(i)).has_value());
@@ -215,7 +215,7 @@ TEST_CASE("casts: a host that is frozen delays those below it by a second, and i
 
 TEST_CASE("casts: who cannot be reached by those that pass on gets them from the sender's host") {
   Tree mesh;
-  // Who is connected stays so.
+  // Existing connections stay.
   std::filesystem::remove(mesh.dir / "19");
   REQUIRE(mesh.cast(*mesh.ref, large(1)).has_value());
   REQUIRE(mesh.cast(*mesh.ref, "behind it").has_value());
@@ -242,20 +242,20 @@ TEST_CASE(
                  *to_wire(mesh.ref->region()));
   const std::string body = view + large(1);
   const std::string digest = digest_of(body);
-  wire::CastElsewhereT elsewhere;
+  wire::DetachedCastT elsewhere;
   elsewhere.number = 77;
   elsewhere.digest.assign(digest.begin(), digest.end());
   wire::Envelope cast;
   cast.mutate_source_proc(7);
   cast.mutate_kind(wire::Kind::message);
   cast.mutate_lane(wire::Lane::data);
-  cast.mutate_flags(kFlagCast | kFlagElsewhere | kFlagNoReturn);
+  cast.mutate_flags(kFlagCast | kFlagDetachedCast | kFlagNoReturn);
   wire::Envelope plain = cast;
   plain.mutate_destination_proc(receiver.bus->self()->key());
   plain.mutate_flags(kFlagNoReturn);
 
   stranger.relay(wire::RelayPort::body, 77, view + large(2));
-  stranger.send(cast, encoded<wire::CastElsewhere>(elsewhere));
+  stranger.send(cast, encoded<wire::DetachedCast>(elsewhere));
   stranger.send(plain, "behind it");
   plain.mutate_source_proc(8);
   stranger.send(plain, "of another sender");
@@ -296,8 +296,8 @@ TEST_CASE(
   const auto refused = evil.next_control();
   REQUIRE(refused.has_value());
   CHECK(refused->body_as<wire::Undeliverable>()->code() == wire::ErrorCode::no_such_port);
-  envelope.mutate_flags(kFlagCast | kFlagElsewhere);
-  evil.send_message(envelope, encoded<wire::CastElsewhere>(elsewhere));
+  envelope.mutate_flags(kFlagCast | kFlagDetachedCast);
+  evil.send_message(envelope, encoded<wire::DetachedCast>(elsewhere));
   const auto malformed = evil.next_control();
   REQUIRE(malformed.has_value());
   CHECK(malformed->body_as<wire::Undeliverable>()->code() == wire::ErrorCode::malformed_message);

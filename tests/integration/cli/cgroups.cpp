@@ -306,7 +306,7 @@ TEST_CASE(
   second.stop();
   CHECK(wait_until([&] { return scope.is_as_before(); }, cleaned_up));
 
-  // Who has made a cgroup there meanwhile keeps the limits that he set.
+  // A cgroup that somebody else has made there meanwhile keeps its limits.
   HostIn third(scope);
   const fs::path foreign = scope.path() + "/somebodys";
   REQUIRE(::mkdir(foreign.c_str(), 0755) == 0);

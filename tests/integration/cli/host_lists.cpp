@@ -184,7 +184,7 @@ TEST_CASE("cli: contexts are made, listed, shown, used and removed, and hold set
   CHECK(refused.err.find("can be written by others: chmod go-w") != std::string::npos);
   REQUIRE(::chmod((folder / "lab.json").c_str(), 0600) == 0);
 
-  // Its settings are those of who uses it: a lease that is none is noticed.
+  // Its settings are read by the command that uses it: a wrong lease is an error there.
   const auto broken =
       run_cli({"context", "add", "broken", "--hosts", host.address(), "--set", "lease=soon"});
   CHECK(broken.status == ExitStatus::exited(2));

@@ -1,5 +1,5 @@
-// The stages of a launch: `run --report`, `run --trace`, and who is named when a launch misses its
-// deadline.
+// The stages of a launch: `run --report`, `run --trace`, and the ranks that are named when a launch
+// misses its deadline.
 #include <doctest/doctest.h>
 
 #include <fstream>
@@ -60,7 +60,7 @@ TEST_CASE("cli: run --report and --trace tell the stages of the launch of every 
 TEST_CASE(
     "cli: a launch that misses its deadline names the ranks that are stuck, by host and stage") {
   const auto sleep = own_sleep();
-  // Of mesh procs, those that never say hello are stuck behind exec; the others are up.
+  // Mesh procs that never say hello are stuck behind exec; the others are up.
   const auto run = run_cli({"run", "--hosts", "2", "-n", "6", "--mesh", "--set", "spawn.ready=8s",
                             "--grace", "1s", "--", "sh", "-c",
                             "case $RANK in 1|2|5) exec " + sleep + ";; esac; exec " +

@@ -342,7 +342,7 @@ TEST_CASE(
   CHECK(end.at("descriptors") >= 3);
   CHECK(end.at("peak_rss") >= 32 << 20);
   CHECK(end.at("rss") >= 32 << 20);
-  // Who ended before anybody looked has what the kernel counted, and nothing else.
+  // A proc that ended before the first look has only what the kernel counted.
   const auto quick = run_limited({}, {"true"});
   CHECK(quick.rank.at("usage").at("peak_rss") > 0);
   CHECK(quick.rank.at("usage").at("threads").is_null());

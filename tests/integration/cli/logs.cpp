@@ -246,7 +246,7 @@ TEST_CASE(
   const auto before = memory_of(agent, "VmRSS");
   // Each writes all of it, from another byte on, and begins again at the front.
   const std::string begin = "$((RANK*" + std::to_string(step) + ")) " + (dir / "base");
-  // Whoever reads from a pipe without a writer waits, which costs nothing.
+  // A process that reads from a pipe without a writer waits, which costs nothing.
   REQUIRE(::mkfifo((dir / "go").c_str(), 0600) == 0);
   const std::string script = "echo ready; : <" + (dir / "go") + "; tail -c +$((RANK*" +
                              std::to_string(step) + "+1)) " + (dir / "base") + "; head -c " +

@@ -122,7 +122,8 @@ TEST_CASE("cli: --json tells a rank that failed from those that were stopped bec
     CHECK(is_time(stopped.at("ended")));
     CHECK(stopped.at("signal") == SIGTERM);
     CHECK(stopped.at("exit_code") == nullptr);
-    // Asked to end, so no failure (spec 4.2): it says how far that had to go, who asked and why.
+    // Asked to end, so no failure (spec 4.2): the report has the last step of the stop, the
+    // requester and the reason.
     CHECK(stopped.at("status") == "stopped");
     CHECK(stopped.at("stop").at("step") == "term");
     CHECK(stopped.at("stop").at("by").get<std::string>().find("client-") != std::string::npos);

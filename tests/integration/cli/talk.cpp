@@ -102,7 +102,7 @@ TEST_CASE("cli: cast and call reach actors by name; what cast sends arrives") {
   CHECK(talk({"cast", "actors", "7", "--reduce", "sum"}).status == ExitStatus::exited(2));
   CHECK(run_cli({"call", "--hosts", host.address(), "actors", "7", "--reduce", "sum"}).status ==
         ExitStatus::exited(2));
-  // Who has no part says why.
+  // A rank whose answer is missing says why.
   auto done = talk({"call", "actors", "answer", "1|fail|3", "--reduce", "sum"});
   CHECK(done.status == ExitStatus::exited(1));
   CHECK(done.out == "4\n");

@@ -1,4 +1,4 @@
-// `meshbus why` and the event log of a host (spec 4.9): what ended, and why, whoever asks and
+// `meshbus why` and the event log of a host (spec 4.9): what ended, and why, for any asker and
 // however late.
 #include <doctest/doctest.h>
 #include <sys/stat.h>

@@ -1,6 +1,6 @@
-// Thousands of procs on one host: they come up, are listed and stopped, and whoever asks meanwhile,
-// about them or about others there, is answered every time. How long that may take is for `./dev
-// bench crowd`: here other things run, and sanitizers.
+// Thousands of procs on one host: they come up, are listed and stopped, and every question
+// meanwhile, about them or about other procs there, is answered. `./dev bench crowd` measures how
+// long that takes; here other tests run beside, and sanitizers slow everything.
 #include <algorithm>
 #include <array>
 #include <atomic>

@@ -1,5 +1,5 @@
-// What descends from procs that are no subreapers, open no session, or run as another user: who its
-// parents are, and that nothing of it is left, in each containment (spec 4.7, 5.1).
+// Descendants of procs that are no subreapers, open no session, or run as another user: which
+// parents they have, and that none is left, in each containment (spec 4.7, 5.1).
 #include <sys/stat.h>
 
 #include <csignal>

@@ -44,7 +44,7 @@ TEST_CASE(
   const auto now = must(context.settings(mesh.ref(), in_time));
   CHECK(setting_of(now[0], "terminate.grace") == "1h launcher");
   CHECK(setting_of(now[3], "log.level") == "debug runtime");
-  // An hour is over soon for who was told so.
+  // With the new setting the grace of an hour is now 100 ms.
   REQUIRE(::kill(static_cast<pid_t>(mesh.known().ranks[2].pid), SIGTERM) == 0);
   const auto failure = must(mesh.wait_for_failure(in_time)).first_failure.value();
   CHECK(failure.rank == 2);

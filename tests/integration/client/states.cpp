@@ -18,7 +18,7 @@ TEST_CASE(
   spec.wait_ready = false;
   auto mesh = must(hosts.spawn("watched", extent("gpu=2"), spec, heard.handlers()));
   must(mesh.wait_status(Status::Kind::running, {.deadline = in_time, .idle = {}}));
-  // Another launcher, who did not make it.
+  // Another launcher, which did not make it.
   auto other_context = must(Context::create());
   auto other = must(HostMesh::attach(other_context, "hosts", hosts.hosts()));
   const auto listing = must(other.meshes());

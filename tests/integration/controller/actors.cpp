@@ -1,5 +1,5 @@
 // meshbus-controller and meshes of actors (spec 8.1-8.4): real hosts, real procs that are killed,
-// and who subscribes.
+// and subscribers.
 #include <algorithm>
 #include <csignal>
 
@@ -177,7 +177,7 @@ TEST_CASE(
   CHECK(subscriber.heard.empty());
   const auto late = must(
       actors.procs.spawn_actors("counter", "late", "0", {.on_failure = [](const ActorReport&) {}}));
-  // Of a slice only its ranks.
+  // A subscriber to a slice hears of its ranks only.
   REQUIRE(subscriber.turn_until(
       [&] { return !subscriber.heard.empty() && subscriber.heard.back().state() == kRunning; }));
   actors.kill(0);

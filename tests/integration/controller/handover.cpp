@@ -69,7 +69,7 @@ bool none_lives(const std::vector<pid_t>& pids) {
   return std::all_of(pids.begin(), pids.end(), is_gone);
 }
 
-/// Of `meshbus ps --all --json`.
+/// The mesh in `meshbus ps --all --json`.
 json mesh_in_ps(const std::string& hosts) {
   const auto meshes =
       parse_json(run_cli({"ps", "--all", "--json", "--hosts", hosts}).out).at("meshes");
@@ -292,7 +292,8 @@ TEST_CASE(
       ProcSpec anew = shell("exec sleep 300");
       anew.restart.on = RestartPolicy::On::failure;
       auto kept = must(hosts.spawn("anew", extent("gpu=1"), std::move(anew), heard.handlers()));
-      CHECK(kept.handover(to).error().code() == ErrorCode::refused);  // who would start them anew?
+      CHECK(kept.handover(to).error().code() ==
+            ErrorCode::refused);  // a controller restarts nothing
       must(kept.stop({.reason = "enough", .grace = 0ms}));
     }
     ProcSpec spec = shell("echo up; exec sleep 300");

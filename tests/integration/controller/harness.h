@@ -16,7 +16,7 @@
 #include "tests/integration/controller/subscriber.h"
 #include "wire/supervision_generated.h"
 
-/// What the tests of a controller and those who listen to it share.
+/// What the tests of a controller and of its subscribers share.
 namespace meshbus::test {
 
 /// Hosts that stand, a controller of them, and a launcher.

@@ -1,5 +1,5 @@
-// Controllers in the client library (spec 8.1, 8.2, 8.5; meshbus/controller.h): who hears from one,
-// and who holds one.
+// Controllers in the client library (spec 8.1, 8.2, 8.5; meshbus/controller.h): subscriptions, and
+// controllers inside of a launcher.
 #include <sys/wait.h>
 #include <unistd.h>
 

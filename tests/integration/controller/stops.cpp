@@ -40,7 +40,7 @@ TEST_CASE(
   CHECK(heartbeat.unreachable == std::vector{watched.hosts->hosts()[1].to_string()});
   REQUIRE(heartbeat.meshes.size() == 1);
   CHECK(heartbeat.meshes[0]->overall == wire::StatusKind::unknown);
-  // Nor does it satisfy anybody who waits for the end.
+  // It does not satisfy a wait for the end, either.
   const auto waited = run_cli({"status", name, "--wait", "stopped", "--timeout", "1s", "--hosts",
                                watched.standing[1].address()});
   INFO(waited.out << waited.err);
@@ -93,7 +93,7 @@ TEST_CASE(
   CHECK(statuses_in(subscriber, name) == "Stopped=0..2");
   CHECK(heard_by(subscriber).size() == 2);
   CHECK(subscriber.exit_reports == 2);
-  // Of what has ended, and of what never was.
+  // A stop of a mesh that has ended, and of one that never existed.
   CHECK(subscriber.ask(stop_of(name, "again")).has_value());
   CHECK(subscriber.ask(stop_of("nothing-11111111111b", "again")).has_value());
   const auto so_far = subscriber.heartbeats;
@@ -116,7 +116,7 @@ TEST_CASE(
   REQUIRE(subscriber.turn_until([&] { return heard_by(subscriber).size() == 2; }));
   const auto agent = watched.standing[1].roles().agent;
   ::kill(agent, SIGSTOP);
-  // Answered at once, whoever is stuck: what becomes of it is told by events.
+  // Answered at once, although the agent is stopped: events tell the outcome.
   const auto begin = std::chrono::steady_clock::now();
   CHECK(subscriber.ask(stop_of(name, "enough")).has_value());
   CHECK(std::chrono::steady_clock::now() - begin < 2s * slowness);

@@ -20,7 +20,7 @@ namespace meshbus::test {
 
 using namespace std::chrono_literals;
 
-/// Somebody on the bus who subscribes, driven by hand on the test's thread.
+/// A subscriber on the bus, driven by hand on the test's thread.
 struct Subscriber {
   explicit Subscriber(const HostAddr& host) : controller(host, ProcName(Name::controller())) {
     Session::Options options;
@@ -104,10 +104,10 @@ struct Subscriber {
   std::vector<wire::MeshEventKind> kinds;
   std::size_t exit_reports = 0;
   std::vector<std::pair<std::uint64_t, std::string>>
-      reasons;  ///< Rank, and what its exit report says.
+      reasons;  ///< Rank, and the reason in its exit report.
   std::size_t heartbeats = 0;
   std::uint64_t sequence = 0;
-  std::uint64_t generation = 0;  ///< Of the last event.
+  std::uint64_t generation = 0;  ///< From the last event.
   wire::MeshHeartbeatT last_heartbeat;
   WatchFeed feed;
   std::vector<WatchEvent> told;  ///< What the feed makes of it.

@@ -1,5 +1,5 @@
-// meshbus-controller and those who listen to it (spec 8.2, 8.5): whenever they come, and whatever
-// becomes of them, or of it.
+// meshbus-controller and its subscribers (spec 8.2, 8.5): whenever they come, and whatever becomes
+// of them or of the controller.
 #include <unistd.h>
 
 #include <csignal>
@@ -121,7 +121,7 @@ TEST_CASE("controller: a subscriber that says what it hears" * doctest::skip()) 
 
 namespace {
 
-/// The same in a test program of its own, to its end: whoever is killed leaves his directory
+/// The same in a test program of its own, to its end: a program that is killed leaves its directory
 /// behind.
 struct SubscriberProcess {
   explicit SubscriberProcess(const HostAddr& host)
@@ -167,7 +167,7 @@ TEST_CASE(
   REQUIRE(subscriber.turn_until([&] { return count_of(subscriber) == 2; }));
   kill_rank(mesh, 1);
   REQUIRE(subscriber.turn_until([&] { return subscriber.exit_reports == 2; }));
-  // Who is stopped is not gone.
+  // A stopped subscriber is not gone.
   CHECK(count_of(subscriber) == 2);
   CHECK(sleeper.process->out().find("killed") == std::string::npos);
   sleeper.process->send_signal(SIGCONT);

@@ -42,7 +42,7 @@ TEST_CASE(
   const std::string second = name.substr(0, dash) + "_1" + name.substr(dash);
 
   CHECK(peer({"call", second, "1", "good day"})->out() == "good day\n");
-  const std::string large(100'000, 'x');  // rides apart
+  const std::string large(100'000, 'x');  // is detached
   CHECK(peer({"call", second, "1", large})->out() == large + "\n");
 
   const auto wrong_port = peer({"call", second, "77", ""});

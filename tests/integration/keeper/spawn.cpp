@@ -352,11 +352,11 @@ TEST_CASE(
   };
   CHECK(failure_of({.limits = {{RLIMIT_CORE, 0, 0}, {99, 0, 0}}}) ==
         "RLIMIT 99: Invalid argument (step: limits)");
-  CHECK(failure_of({.cpus = {meshbus::os::max_cpus - 1}}) == "Invalid argument (step: affinity)");
+  CHECK(failure_of({.cpus = {meshbus::os::kMaxCpus - 1}}) == "Invalid argument (step: affinity)");
   if (::geteuid() != 0)
     CHECK(failure_of({.uid = 0}).find("Operation not permitted (step: credentials)") !=
           std::string::npos);
-  spec.settings = {.cpus = {meshbus::os::max_cpus}};
+  spec.settings = {.cpus = {meshbus::os::kMaxCpus}};
   CHECK(keeper.client().spawn({spec, {}}).has_value());  // nobody to start
 }
 
@@ -391,7 +391,7 @@ TEST_CASE(
   CHECK(keeper.exits.at(first + 1).code == 3);
   CHECK(keeper.exits.at(first + 2).signaled);
   CHECK_FALSE(keeper.exits.contains(first));
-  // The pipes are the same ones, and who is known is not started twice.
+  // The pipes are the same ones, and a proc that exists is not started twice.
   REQUIRE(::write(keeper.births.at(first).stdin_pipe.get(), "y\n", 2) == 2);
   REQUIRE(keeper.wait_gone(3));
   CHECK(keeper.read_stdout(first) == "one\ny\n");

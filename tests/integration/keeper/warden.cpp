@@ -353,7 +353,7 @@ TEST_CASE("warden: what a whole killed host left is cleaned up by the next one")
     const TempDir directory;
     Host killed({.containment = containment, .run_dir = directory / "run"});
     killed.wait_ready();
-    // Keeper and warden at once: nobody is left who could sweep; the kernel's parent-death signal
+    // Keeper and warden die at once, so no role is left to sweep; the kernel's parent-death signal
     // reaches only the procs.
     ::kill(killed.warden->pid(), SIGSTOP);
     ::kill(killed.keeper, SIGKILL);

@@ -43,8 +43,8 @@ struct KeyFolder {
   KeyDirectory directory{dir.path().string(), {}};
 };
 
-/// A broker with keys, on a unix socket and on tcp. A zmq context of its own: there is one who
-/// answers for keys in each.
+/// A broker with keys, on a unix socket and on tcp. It has a zmq context of its own, because each
+/// context has one handler of keys (ZAP).
 struct SafeHost {
   SafeHost(Loop& its_loop, const KeyFolder& keys, const std::string& ip,
            std::optional<std::uint16_t> known_port = std::nullopt, bool insecure = false,

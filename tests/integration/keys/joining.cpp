@@ -165,7 +165,7 @@ TEST_CASE(
   for (int i = 0; i < 2; ++i) refused(changed, "unauthorised: the broker at tcp://127.0.0.1:");
   refused(changed, "does not take the key of this token");
   told("is refused: its key", 1);
-  // Who has another key there is not the one that made it; the token is not told to him.
+  // A host with another key did not make this token; it does not get to see the token.
   refused(with_other_digit(token, token.find('-') + 10), "identity_mismatch: ");
 
   {
@@ -294,7 +294,7 @@ TEST_CASE("joining: a token is good for nothing else, and of two who come with i
   CHECK(folder.read().at(0).is_used);
   starts_so(say(joining("tcp:127.0.0.2:7420", two)),
             "unauthorised: the token for host 127.0.0.2, from 127.0.0.1: it has been used");
-  // Who was thrown out again does not come back by it.
+  // A host that was revoked does not come back by its old token.
   keys.revoke(Role::host, "127.0.0.2");
   starts_so(say(joining("tcp:127.0.0.2:7420", one)), "unauthorised");
   CHECK(host.counters().refused_hellos == 8);

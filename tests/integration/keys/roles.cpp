@@ -1,4 +1,5 @@
-// Connections over tcp with keys: who comes in, as what, and what strangers hear (spec 13.1, 13.3).
+// Connections over tcp with keys: which peers are admitted, in which role, and what strangers hear
+// (spec 13.1, 13.3).
 #include "tests/integration/keys/fixture.h"
 #include "tests/integration/links/harness.h"
 
@@ -62,7 +63,7 @@ TEST_CASE("keys: the role of a launcher is that of its key") {
     CHECK(host.counters().refused_messages == 2);
     CHECK(log.count("(observer eve) is refused") == 1);
   }
-  // One who stands for a whole host may do what its operators may, and no more.
+  // A peer with the key of a host may do what an operator may, and no more.
   auto other = attach(host, keys.of("127.0.0.1"));
   other->up();
   CHECK(other->role == Role::operate);
@@ -208,8 +209,8 @@ TEST_CASE("keys: nobody claims more than its key is for") {
                               agent.incarnation);
   starts_with(claim(other_host, agent),
               "unauthorised: agents and procs connect by the unix socket");
-  // Another launcher's name and life, as anybody knows them who has had a message of it: while it
-  // is there, and when it has left.
+  // Another launcher's name and incarnation, which every receiver of its messages knows: while that
+  // launcher is connected, and after it has left.
   const auto victim = launcher_hello();
   auto peer = attach(host, alice, victim);
   peer->up();
@@ -403,7 +404,7 @@ TEST_CASE("keys: a host's key is replaced under load, and nothing is lost") {
     REQUIRE(write_key_pair(keys.directory.secret_path(name), pair, name).has_value());
     talk([&] { return log.count("this host has a new key, " + pair.public_key) == 1; });
     talk_on();
-    // Who comes now meets the new key.
+    // A peer that connects now meets the new key.
     auto peer = attach(*host, keys.make(Role::operate, "alice"));
     peer->up();
     REQUIRE(write_public_keys(keys.directory.public_path(Role::host, name), {pair.public_key}, name)

@@ -126,8 +126,7 @@ TEST_CASE(
     for (const auto& ear : ears) sum += ear->heard;
     return sum;
   };
-  // To each host so many at a time, so that one that is cut off holds up nobody who sends to
-  // others.
+  // A limit per host, so that a host that is cut off does not hold up messages to others.
   std::array<std::uint64_t, kHosts> sent_to{};
   const auto load = [&] {
     for (auto& sender : senders) {

@@ -23,11 +23,11 @@ namespace meshbus::test {
 /// ones, or swaps them with the next one. Everything else passes as it is.
 class FrameMeddler {
  public:
-  /// Of a hundred frames.
+  /// How many of a hundred frames are changed.
   struct Odds {
     unsigned again = 0;       ///< Come twice, one behind the other.
     unsigned late_again = 0;  ///< Come twice, the second time behind up to 20 later ones.
-    unsigned swapped = 0;     ///< Of the data lane: change places with the next one.
+    unsigned swapped = 0;     ///< Change places with the next one (data lane only).
   };
   FrameMeddler(TcpProxy& proxy, Odds odds, std::uint64_t seed) : odds_(odds), random_(seed) {
     proxy.change([this](std::uint64_t connection, int side, std::string_view bytes) {
@@ -49,7 +49,7 @@ class FrameMeddler {
   struct State {
     std::size_t greeted = 0;
     std::string unread;
-    /// Of `unread`: whole parts of a message that is not.
+    /// Bytes of `unread` that are whole parts of a message that is not whole yet.
     std::size_t parts = 0;
     std::size_t first_part = 0;
     std::optional<std::string> held;
@@ -129,7 +129,7 @@ class FrameMeddler {
       out += message;
       ++doubled_;
     } else if (happens(odds_.late_again)) {
-      // Whoever came before it is handed on before it.
+      // Frames that came earlier are handed on earlier.
       const auto least = state.late.empty() ? 0 : state.late.back().frames_before;
       state.late.push_back({message, least + 1 + random_() % 20});
       ++doubled_;

@@ -55,19 +55,19 @@ class TcpProxy {
     is_black_ = is_on;
     for (auto& [id, pair] : pairs_) watch(id);
   }
-  /// What goes on of what was read, by connection and side: 0 = whoever connected.
+  /// Returns what is passed on in place of `bytes`. Side 0 is the end that connected.
   using Change =
       std::function<std::string(std::uint64_t connection, int side, std::string_view bytes)>;
   void change(Change change) { change_ = std::move(change); }
 
-  /// From now on nothing of what is sent by whoever connected arrives: it is on its way.
+  /// From now on nothing that the connecting side sends arrives: it is on its way.
   void hold() {
     for (auto& [id, pair] : pairs_) {
       if (!pair.is_torn) pair.is_held = true;
       watch(id);
     }
   }
-  /// Whoever connected, and is held, finds his connection ended, and makes another one; the other
+  /// The connecting side of each held connection finds it ended, and makes another one; the other
   /// side notices nothing.
   void tear() {
     for (auto& [id, pair] : pairs_) {
@@ -90,8 +90,8 @@ class TcpProxy {
   std::uint64_t late_bytes() const { return late_bytes_; }
 
   std::uint64_t bytes() const { return bytes_; }
-  /// What passed, as it was on the wire: from whoever connected, and back to him. Of all
-  /// connections, in the order of reading.
+  /// Records what passes, as it is on the wire, in both directions: of all connections, in the
+  /// order of reading.
   void record() { is_recording_ = true; }
   const std::string& sent() const { return recorded_[0]; }
   const std::string& answered() const { return recorded_[1]; }

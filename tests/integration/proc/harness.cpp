@@ -45,7 +45,7 @@ UniqueFd sealed(const std::string& bytes) {
 }  // namespace
 
 ProcHarness::ProcHarness(Options options)
-    : options_(std::move(options)), tokens_(std::string(TokenMaker::secret_size, 's')) {
+    : options_(std::move(options)), tokens_(std::string(TokenMaker::kSecretSize, 's')) {
   start_broker();
   start_agent();
   start_launcher();

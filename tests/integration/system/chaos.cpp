@@ -1,8 +1,8 @@
-// Random deaths from a printed seed, over hosts with the wildest procs (tests/programs/zoo.cpp,
-// --wild): whoever dies, and when, nothing is left, and the end of each rank is told once and with
-// its cause: to its launcher, and in the event log of its host, which outlives the host. Each
-// process ends on its own before long, should all else fail, and there may be so many of them only.
-// MESHBUS_TEST_CHAOS_SEED repeats a run, MESHBUS_TEST_CHAOS_KILLS says how many kills each
+// Random kills from a printed seed, over hosts with the wildest procs (tests/programs/zoo.cpp,
+// --wild). Whichever process dies, and when, nothing is left, and the end of each rank is reported
+// once and with its cause: to its launcher, and in the event log of its host, which outlives the
+// host. Should all else fail, each process ends on its own before long, and their number is
+// limited. MESHBUS_TEST_CHAOS_SEED repeats a run, MESHBUS_TEST_CHAOS_KILLS says how many kills each
 // containment gets.
 #include <sys/resource.h>
 
@@ -116,7 +116,7 @@ class World {
     }
     return found;
   }
-  /// Of the host with that index, as they are now.
+  /// The present roles of the host with that index.
   std::optional<Roles> roles(std::size_t host) const {
     const auto states = hosts_.states(5s);
     if (!states) return std::nullopt;
@@ -149,7 +149,7 @@ class World {
   }
 
   static Settings with_logs(Settings settings, const std::string& directory) {
-    // Of what procs write little is kept: some write without end.
+    // Little output is kept, because some procs write without end.
     settings.insert(settings.end(),
                     {{"logs.directory", directory}, {"logs.size", "64KiB"}, {"logs.files", "1"}});
     return settings;
@@ -248,11 +248,11 @@ std::optional<int> find_signal(const Deeds& deeds, std::size_t index) {
   return given == deeds.signals.end() ? std::nullopt : std::optional(given->second);
 }
 
-/// That the end of a rank is told as what it was, to its launcher and in the event log of its host.
+/// Checks that launcher and event log report the end of a rank as it was.
 void check_end(const RankReport& rank, const std::vector<json>& logged, std::optional<int> signal,
                const Deeds& deeds) {
   const bool is_lost_host = deeds.lost_hosts.contains(rank.host_index);
-  // Who was killed just before its host was lost may have taken the news along.
+  // The report of a rank that was killed just before its host was lost may be lost, too.
   const bool is_lost =
       is_lost_host && rank.state == ProcState::failed &&
       (rank.words().starts_with("host lost") || rank.words().starts_with("keeper lost"));

@@ -1,5 +1,5 @@
-// Spec 4.7: what keeps the descendants of procs together, beyond who dies: the numbers of a pid
-// namespace, the limit of processes, frozen roles.
+// Spec 4.7, containment without deaths of roles: the numbers of a pid namespace, the limit of
+// processes, frozen roles.
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 #include <unistd.h>

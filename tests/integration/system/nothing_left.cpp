@@ -142,8 +142,8 @@ void kill_one(Victim victim, const std::string& containment) {
     }
     return true;
   };
-  // Whose warden is killed in a pid namespace, to that the kernel itself is quicker than anybody
-  // who could clean up files.
+  // When the warden is killed in a pid namespace, the kernel kills all the others before any of
+  // them can remove files.
   const bool leaves_files = containment == "pidns" && victim == Victim::warden;
   const auto host_took = time_until(
       [&] {

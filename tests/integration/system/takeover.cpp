@@ -325,7 +325,7 @@ TEST_CASE(
     CHECK((joined == expected));
     if (rank == 2) CHECK((reader.out() == expected));
   }
-  // Who asks a new agent for the logs of what has ended gets them from the files.
+  // A new agent reads the logs of ended procs from the files.
   const auto later =
       run_cli({"logs", "--raw", "--tail", "all", "--rank", "3", "--hosts", host.address(), "kept"});
   INFO(later.err);

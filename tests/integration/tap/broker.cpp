@@ -94,7 +94,7 @@ TEST_CASE(
 
   std::vector<std::string> bodies;
   for (std::uint32_t i = 0; i < 200; ++i) {
-    // Small ones, such that ride apart, and the largest.
+    // Small ones, detached ones, and the largest.
     const std::size_t size = i == 50 ? kBodyLimit : i % 20 == 7 ? kInlineLimit + i : i;
     bodies.emplace_back(size, static_cast<char>('a' + i % 26));
     at.send(i % 5, bodies.back());
@@ -216,8 +216,8 @@ TEST_CASE(
     refused += (*readers.back()->last)->refusal() != nullptr ? 1U : 0U;
   }
   CHECK(refused == 1);
-  // Who subscribes to all topics gets what others have, and costs nothing itself; bytes that mean
-  // nothing do nothing.
+  // A reader that subscribes to all topics gets what the others have, and causes no copies itself;
+  // meaningless bytes do nothing.
   TapReader curious(at.loop, at.dir / "tap", "");
   zmq::socket_t garbage(at.loop.context, zmq::socket_type::xsub);
   garbage.set(zmq::sockopt::linger, 0);

@@ -174,7 +174,7 @@ TEST_CASE("cli_tap: a run asks each host by one message for all of its ranks") {
     tap->wait_for_output("tapping " + host.address(), in_time);
     return tap;
   };
-  // Of those that pass through it to the other host none counts.
+  // Messages that pass through it to the other host do not count.
   const auto orders_in = [](const Process& tap) {
     const auto lines = lines_of(tap.out());
     return std::count_if(lines.begin(), lines.end(), [](const std::string& line) {

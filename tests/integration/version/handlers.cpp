@@ -1,6 +1,6 @@
-// Every message of the protocol, sent to every role: who takes it does, everybody else refuses it
-// in words. A message that is added to the union makes this fail until somebody has decided who
-// takes it.
+// Every message of the protocol, sent to every role: the roles that take it do, all others refuse
+// it with a text. A message that is added to the union makes this fail until it is decided which
+// roles take it.
 #include <map>
 #include <optional>
 
@@ -18,7 +18,7 @@ using wire::Body;
 
 namespace {
 
-/// The least role that may send it; nothing = it is refused, whoever sends it.
+/// The least role that may send it; nothing = it is refused from every sender.
 using Takes = std::optional<Role>;
 constexpr Takes no;
 
@@ -26,9 +26,9 @@ struct Row {
   Takes broker, agent, proc, client, controller;
 };
 
-/// The answers (Welcome, Ack, MeshState, ...) are taken by whoever asked, found by their id, and
-/// Undeliverable from brokers only: as requests of somebody else all of them are refused. MeshEvent
-/// and MeshHeartbeat go to whoever subscribed; none of these five does.
+/// Answers (Welcome, Ack, MeshState, ...) are taken by the peer that asked, found by their id, and
+/// Undeliverable from brokers only: as requests all of them are refused. MeshEvent and
+/// MeshHeartbeat go to subscribers, and none of these five is one.
 const std::map<Body, Row>& rows() {
   constexpr Takes observe = Role::observe;
   constexpr Takes operate = Role::operate;
@@ -106,7 +106,7 @@ const std::map<Body, Row>& rows() {
   return rows;
 }
 
-/// What ends the one who takes it comes when everything else is done.
+/// A message that ends its receiver comes last.
 bool is_last(Body body) {
   return body == Body::Bye || body == Body::ShutdownHost;
 }

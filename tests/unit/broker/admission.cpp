@@ -10,7 +10,7 @@ namespace {
 
 const HostAddr kHost = *HostAddr::parse("unix:/run/m/broker");
 const HostAddr kOther = *HostAddr::parse("unix:/run/n/broker");
-const TokenMaker kTokens(std::string(TokenMaker::secret_size, 's'));
+const TokenMaker kTokens(std::string(TokenMaker::kSecretSize, 's'));
 constexpr uid_t kUser = 1000;
 const Credentials kOwnUser{.uid = kUser, .address = "uid 1000, pid 7"};
 const Credentials kRoot{.uid = 0, .address = "uid 0, pid 7"};

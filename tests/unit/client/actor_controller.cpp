@@ -24,7 +24,7 @@ inline const Name kMesh = *Name::make("m", 1);
 inline const ActorsName kTally(kMesh, *Name::plain("tally"));
 inline const ActorMeshController::Time t0{1h};
 
-/// Of four ranks, two on each host.
+/// An event of one of four ranks, two on each host.
 inline WatchEvent proc(std::uint64_t rank, wire::ProcState state = wire::ProcState::ready,
                        std::uint64_t incarnation = 1) {
   WatchEvent event;
@@ -131,8 +131,8 @@ TEST_CASE(
   CHECK(told.events[0].mesh == kTally.to_string());
   CHECK(told.events[0].point() == "host=0/2,gpu=0/2");
   CHECK(told.events[0].overall == Status::Kind::running);
-  // A child, another name, an older one, another life, an unknown status, and somebody else who
-  // claims to be it.
+  // A child, another name, an older state, another incarnation, an unknown status, and another proc
+  // that claims to be it.
   auto child = std::make_shared<wire::ActorStateT>(*actor(0, wire::StatusKind::failed, 9));
   child->pid = 3;
   auto other = std::make_shared<wire::ActorStateT>(*actor(0, wire::StatusKind::failed, 9));
@@ -205,8 +205,8 @@ TEST_CASE(
   actors.procs_told({proc(0)}, t0);
   CHECK(actors.answered({Order::Kind::stream, 0, kA, 1}, fail(ErrorCode::timeout, "no answer"), t0)
             .orders.empty());
-  REQUIRE(actors.next_due() == t0 + MeshController::ask_again);
-  CHECK(actors.turn(t0 + MeshController::ask_again).orders.size() == 1);
+  REQUIRE(actors.next_due() == t0 + MeshController::kAskAgain);
+  CHECK(actors.turn(t0 + MeshController::kAskAgain).orders.size() == 1);
   const auto refused = actors.answered({Order::Kind::stream, 0, kA, 1},
                                        fail(ErrorCode::no_such_port, "what is that"), t0);
   REQUIRE(refused.events.size() == 1);
@@ -217,7 +217,7 @@ TEST_CASE(
             .answered({Order::Kind::stream, 0, kA, 1},
                       fail(ErrorCode::no_such_port, "what is that"), t0)
             .events.empty());
-  // Of a rank, or a life, that is not known.
+  // Answers of a rank, or an incarnation, that is not known.
   CHECK(actors.answered({Order::Kind::stream, 7, kA, 1}, fail(ErrorCode::timeout, "no answer"), t0)
             .events.empty());
   CHECK(
@@ -294,8 +294,8 @@ TEST_CASE("actor_controller: a mesh that some procs have no actor of is waited f
   answer(actors, 0, {actor(0, wire::StatusKind::stopped, 3)});
   for (const std::uint64_t rank : {1U, 2U, 3U}) answer(actors, rank, {});
   CHECK(actors.is_monitored());
-  REQUIRE(actors.next_due() == t0 + MeshController::absence_limit);
-  const auto over = actors.turn(t0 + MeshController::absence_limit);
+  REQUIRE(actors.next_due() == t0 + MeshController::kAbsenceLimit);
+  const auto over = actors.turn(t0 + MeshController::kAbsenceLimit);
   REQUIRE(over.events.size() == 1);
   CHECK(over.events[0].kind == WatchEvent::Kind::ended);
   // It comes after all.
@@ -343,7 +343,7 @@ TEST_CASE(
   // Not answered: again, until it is.
   CHECK(actors.answered({Order::Kind::stop, 2, kB, 1}, fail(ErrorCode::timeout, "no answer"), t0)
             .orders.empty());
-  const auto again = actors.turn(t0 + MeshController::ask_again);
+  const auto again = actors.turn(t0 + MeshController::kAskAgain);
   REQUIRE(again.orders.size() == 1);
   CHECK(again.orders[0].kind == Order::Kind::stop);
   // A second order begins anew.
@@ -363,7 +363,7 @@ TEST_CASE("actor_controller: so many procs are asked at a time, and no more") {
   std::vector<WatchEvent> procs;
   for (std::uint64_t rank = 0; rank < 1000; ++rank) procs.push_back(proc(rank));
   auto open = actors.procs_told(procs, t0).orders;
-  CHECK(open.size() == ActorMeshController::most_asked);
+  CHECK(open.size() == ActorMeshController::kMostAsked);
   std::size_t asked = open.size();
   while (!open.empty()) {
     const auto one = open.back();

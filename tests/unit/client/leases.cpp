@@ -73,7 +73,7 @@ TEST_CASE(
   CHECK(book.due() == t0 + 10s);
   CHECK(book.renew(t0 + 10s).size() == 2);
   book.failed({"a", "b"}, t0 + 11s);
-  CHECK(book.due() == t0 + 11s + LeaseBook::ask_again);
+  CHECK(book.due() == t0 + 11s + LeaseBook::kAskAgain);
   book.set({{"b", 600ms}});
   CHECK(book.due() <= t0);
   CHECK(book.renew(t0 + 12s) == std::vector<std::string>{"b"});
@@ -99,7 +99,7 @@ TEST_CASE(
   CHECK(second.size() == 2);
   two.answer(second, fail(ErrorCode::timeout, "no answer"), t0 + 16s);
   CHECK(two.renewals(t0 + 16s).empty());
-  const auto again = two.renewals(t0 + 16s + LeaseBook::ask_again);
+  const auto again = two.renewals(t0 + 16s + LeaseBook::kAskAgain);
   CHECK(again.size() == 2);
   two.answer(again, std::monostate(), t0 + 17s);
   CHECK(two.renewals(t0 + 26s).empty());
@@ -122,7 +122,7 @@ TEST_CASE(
     two.lists(kB, {news_of(1, "unix:/a,client-11111111111b")}, t0);
     CHECK(two.renewals(t0).empty());
     CHECK(two.supervisor.live_owned() == 0);
-    // Unless we are who hands it over.
+    // Unless this controller hands it over itself.
     two.supervisor.hold(kMesh);
     CHECK(two.supervisor.live_owned() == 1);
     two.supervisor.let_go(kMesh);

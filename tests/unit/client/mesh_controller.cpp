@@ -144,12 +144,12 @@ TEST_CASE(
     "mesh_controller: an exit report that does not come is asked for, and at last done without") {
   auto mesh = running();
   mesh.pushed(kA, {{rank_of(1, wire::ProcState::killed, 2)}, {}}, t0);
-  REQUIRE(mesh.next_due() == t0 + MeshController::exit_report_ask);
-  const auto asked = mesh.turn(t0 + MeshController::exit_report_ask);
+  REQUIRE(mesh.next_due() == t0 + MeshController::kExitReportAsk);
+  const auto asked = mesh.turn(t0 + MeshController::kExitReportAsk);
   CHECK(asked.events.empty());
   REQUIRE(asked.orders.size() == 1);
   CHECK(asked.orders[0].kind == Order::state);
-  const auto told = mesh.turn(t0 + MeshController::exit_report_limit);
+  const auto told = mesh.turn(t0 + MeshController::kExitReportLimit);
   REQUIRE(told.events.size() == 1);
   CHECK(told.events[0].exit_report == nullptr);
   CHECK(mesh.pushed(kA, {{}, {exit_report_of(1)}}, t0 + 4s).events.empty());
@@ -171,10 +171,10 @@ TEST_CASE("mesh_controller: what comes late does not turn time back, and nothing
   CHECK(mesh.pushed(kA, {{rank_of(1, wire::ProcState::ready, 2)}, {}}, t0).events.empty());
   mesh.pushed(kA, {{rank_of(1, wire::ProcState::killed, 4)}, {exit_report_of(1)}}, t0);
   CHECK(mesh.pushed(kA, {{rank_of(1, wire::ProcState::ready, 5)}, {}}, t0).events.empty());
-  // Another life is told; what is said of the life before comes late.
+  // Another incarnation is reported; a report of the incarnation before comes too late.
   CHECK(mesh.pushed(kA, {{rank_of(1, wire::ProcState::ready, 1, 2)}, {}}, t0).events.size() == 1);
   CHECK(mesh.pushed(kA, {{rank_of(1, wire::ProcState::failed, 9, 1)}, {}}, t0).events.empty());
-  // Who has no such rank cannot say how it is.
+  // A host without that rank cannot report its state.
   CHECK(mesh.pushed(kB, {{rank_of(1, wire::ProcState::killed, 9, 2)}, {exit_report_of(1)}}, t0)
             .events.empty());
 }
@@ -451,19 +451,20 @@ TEST_CASE("mesh_controller: who is frozen or slow is told once, with its end, an
   CHECK(mesh.overall() == Status::Kind::running);
   CHECK(mesh.failed() == 0);
   CHECK(mesh.pushed(kA, troubles({trouble_of(1, Trouble::frozen)}), t0).events.empty());
-  // Of another life, on another host, of nobody, and what this release does not know.
+  // Trouble of another incarnation, on another host, of no rank, and of a kind that this release
+  // does not know.
   CHECK(mesh.pushed(kA, troubles({trouble_of(0, Trouble::frozen, 2)}), t0).events.empty());
   CHECK(mesh.pushed(kB, troubles({trouble_of(0, Trouble::frozen)}), t0).events.empty());
   CHECK(mesh.pushed(kA, troubles({trouble_of(9, Trouble::frozen)}), t0).events.empty());
   CHECK(mesh.pushed(kA, troubles({trouble_of(0, static_cast<Trouble>(77))}), t0).events.empty());
-  // Who comes late hears of it, behind the state.
+  // A late subscriber hears of it, behind the state.
   const auto known = mesh.known({{1, 2}});
   REQUIRE(known.size() == 2);
   CHECK(known[1].kind == WatchEvent::Kind::trouble);
   const auto slow = mesh.pushed(kA, troubles({trouble_of(1, Trouble::slow)}), t0);
   REQUIRE(slow.events.size() == 1);
   CHECK(slow.events[0].trouble.trouble() == Trouble::slow);
-  // That it is well again was lost: the next list says so by saying nothing.
+  // The report that it is well again was lost: the next list, without trouble, repairs that.
   const auto well = mesh.listed(kA, news_of({rank_of(0), rank_of(1)}), t0 + 1s);
   REQUIRE(well.events.size() == 1);
   CHECK(well.events[0].trouble.trouble() == Trouble::none);

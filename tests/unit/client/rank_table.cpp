@@ -508,7 +508,7 @@ TEST_CASE("rank_table: a quick exit 0 counts as created, other ends do not") {
               kStart);
   table.apply(kB, make({.rank = 3, .state = wire::ProcState::running}), kStart);
   CHECK(table.created() == 2);
-  // Who is stopped on request, by a signal or by exiting, has not come to where it was to go.
+  // A rank that was stopped on request, by a signal or by exiting, has not reached the status.
   table.apply(kB,
               make({.rank = 3,
                     .generation = 2,

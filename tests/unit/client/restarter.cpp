@@ -252,7 +252,7 @@ TEST_CASE("restarter: one that cannot come back keeps its gang from it") {
   world.end(exited(1, 3));
   world.end(stopped(0));
   const auto actions = world.end(failed(2, Cause::host_lost, ErrorCode::host_unreachable));
-  // That one first: for it alone the others are not started.
+  // The rank that cannot come back is given up first; it alone keeps the others from a start.
   CHECK(actions.given_up == Ranks{2, 1});
   CHECK_FALSE(world.restarter.is_busy());
   world.end(stopped(3));

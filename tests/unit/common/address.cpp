@@ -162,8 +162,7 @@ TEST_CASE("ids: the spec's examples") {
 TEST_CASE(
     "ids: a key is no identity: two hosts may share one, and with them all their procs, and still "
     "differ") {
-  // Found by search; whoever keeps a table by key must compare the texts too
-  // (broker_route_table.cpp).
+  // Found by search; a table by key must compare the texts, too (broker/router/route_table.cpp).
   const HostAddr first = HostAddr::parse("unix:@qy4hvzqfxllgg").value();
   const HostAddr second = HostAddr::parse("unix:@khh6t7a424m6c").value();
   CHECK(first != second);

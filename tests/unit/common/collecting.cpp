@@ -86,7 +86,7 @@ TEST_CASE("collecting: a question and its answer carry the ticket") {
   CHECK(reply.answer.error().detail().size() <= kCollectedTextLimit);
   const auto large = encode_collected_answer(9, std::string(kCollectedAnswerLimit + 1, 'x'));
   CHECK(decode_collected_answer(large).value().answer.error().code() == ErrorCode::too_large);
-  // Who does not heed the limit is refused at the other end.
+  // An answer that exceeds the limit is refused at the other end.
   const auto forged =
       with_header(wire::CollectedAnswer(9, 0, 0, 0), std::string(kCollectedAnswerLimit + 1, 'x'));
   CHECK(decode_collected_answer(forged).value().answer.error().code() == ErrorCode::too_large);

@@ -44,7 +44,7 @@ bool contains(std::string_view text, std::string_view part) {
 
 TEST_CASE("config keys: every declaration is complete and its default is within its bounds") {
   std::set<std::string> variables;
-  for (const KeyInfo& key : key_table) {
+  for (const KeyInfo& key : kKeyTable) {
     CAPTURE(key.name);
     const auto value = parse_value(key, key.standard);
     REQUIRE(value.has_value());

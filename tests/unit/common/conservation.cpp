@@ -19,7 +19,7 @@ wire::BrokerCountersT broker_that_balances() {
   counters.dropped_no_return = 1;
   counters.dropped_not_needed = 1;
   counters.dropped_false_source = 1;
-  counters.dropped_old_life = 2;
+  counters.dropped_old_incarnation = 2;
   counters.held = 3;
   return counters;
 }
@@ -62,7 +62,7 @@ TEST_CASE("conservation: a message that vanished or appeared is found, wherever 
   using Field = std::uint64_t wire::BrokerCountersT::*;
   for (const Field field :
        {&wire::BrokerCountersT::received, &wire::BrokerCountersT::delivered,
-        &wire::BrokerCountersT::fate_unknown, &wire::BrokerCountersT::dropped_old_life,
+        &wire::BrokerCountersT::fate_unknown, &wire::BrokerCountersT::dropped_old_incarnation,
         &wire::BrokerCountersT::held}) {
     Conservation sums;
     auto counters = broker_that_balances();

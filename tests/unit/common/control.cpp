@@ -67,8 +67,8 @@ namespace {
 
 using Builder = flatbuffers::FlatBufferBuilder;
 
-/// A message that refers to one long text `count` times: short itself, and gigabytes for whoever
-/// copies what it says.
+/// A message that refers to one long text `count` times: short itself, and gigabytes for a reader
+/// that copies the text each time.
 using ManyReferences = std::function<flatbuffers::Offset<void>(
     Builder&, flatbuffers::Offset<flatbuffers::String>, std::uint64_t count)>;
 

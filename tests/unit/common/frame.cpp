@@ -48,7 +48,7 @@ std::size_t count_messages(std::vector<zmq::message_t>& parts) {
 
 }  // namespace
 
-TEST_CASE("frame: what is packed is read back, inline and apart, in order") {
+TEST_CASE("frame: what is packed is read back, inline and detached, in order") {
   FrameWriter writer(wire::Lane::data);
   const std::string sizes[] = {"",
                                "a",
@@ -167,8 +167,8 @@ TEST_CASE("outbox: packs up to the limit into one frame") {
 }
 
 TEST_CASE(
-    "outbox: no frame has more parts than a receiver takes, however small the bodies that ride "
-    "apart") {
+    "outbox: no frame has more parts than a receiver takes, however small the detached bodies "
+    "are") {
   Outbox outbox({.bytes = 64 << 20, .count = 1 << 20});
   for (std::size_t i = 0; i < 5000; ++i) {
     zmq::message_t body("x", 1);

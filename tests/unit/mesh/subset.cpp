@@ -114,7 +114,7 @@ TEST_CASE("subset: equals inclusion of sets, and costs nothing for slices") {
     const std::uint64_t offset = random() % (std::uint64_t{1} << 60);
     REQUIRE(is_subset(stretched(a, factor, offset), stretched(b, factor, offset)) == expected);
   });
-  // Of enough cases some are not easy.
+  // Among enough cases some are hard.
   CHECK((cases < 1'000 || (subsets > 100 && split > 10)));
 }
 

@@ -103,7 +103,7 @@ std::string frame_meaning(const Schemas& schemas, const std::string& bytes) {
     std::memcpy(&envelope, data + at, sizeof envelope);
     text += "Envelope " + schemas.text(data + at, "Envelope");
     at += sizeof envelope;
-    if ((envelope.flags() & kFlagApart) != 0) continue;
+    if ((envelope.flags() & kFlagDetached) != 0) continue;
     std::string body(data + at, envelope.length());
     if (envelope.kind() == wire::Kind::error) {
       text += "CallHeader " + schemas.text(data + at, "CallHeader");
@@ -147,7 +147,7 @@ std::string read_and_write(const WireSample& like, const std::string& bytes) {
     return encode_union({native.id, native.deadline_ms, native.is_answer}, native.body);
   }
   if (like.table == "Bootstrap") return read_and_write_table<wire::Bootstrap>(bytes);
-  if (like.table == "CastElsewhere") return read_and_write_table<wire::CastElsewhere>(bytes);
+  if (like.table == "DetachedCast") return read_and_write_table<wire::DetachedCast>(bytes);
   if (like.table == "CastHead") return read_and_write_table<wire::CastHead>(bytes);
   if (like.table == "CollectAnswers") return read_and_write_table<wire::CollectAnswers>(bytes);
   if (like.table == "Collected") return read_and_write_table<wire::Collected>(bytes);
@@ -310,7 +310,7 @@ TEST_CASE("schema: every message, and every field of every table, is in the gold
 
 TEST_CASE("schema: keys and tokens are computed as releases computed them") {
   CHECK(key_of("tcp:h1:7420,trainers-13Se1Maqzryj-7") == 0x084201c14df239e4);
-  const auto token = TokenMaker(std::string(TokenMaker::secret_size, 's'))
+  const auto token = TokenMaker(std::string(TokenMaker::kSecretSize, 's'))
                          .make("tcp:h1:7420,trainers-13Se1Maqzryj-7", 4711);
   std::ostringstream hex;
   for (const auto byte : token)

@@ -672,7 +672,7 @@ void add_usage(Samples& samples) {
   samples.request("SpawnProcs.3", limited);
   limited.restarts = 2;
   samples.request("SpawnProcs.4", limited);
-  limited.begins_anew = true;
+  limited.may_restart = true;
   samples.request("SpawnProcs.5", limited);
   limited.procs_per_process = 4;
   samples.request("SpawnProcs.6", limited);
@@ -711,7 +711,7 @@ void add_states(Samples& samples) {
   auto anew = mesh_state();
   anew.ownership = std::make_unique<wire::OwnershipT>();
   anew.ownership->owner = kClient;
-  anew.ownership->begins_anew = true;
+  anew.ownership->may_restart = true;
   samples.answer("MeshState.7", std::move(anew));
   auto troubled = mesh_state();
   troubled.troubles = {rank_trouble(wire::Trouble::slow)};
@@ -904,7 +904,7 @@ void add_monitor(Samples& samples) {
   counters.peers = 13;
   counters.queues = one(queue());
   counters.fate_unknown = 14;
-  counters.dropped_old_life = 15;
+  counters.dropped_old_incarnation = 15;
   counters.replayed_frames = 16;
   counters.duplicate_frames = 17;
   counters.refused_keys = 18;
@@ -1003,10 +1003,10 @@ wire::CastHeadT cast_head() {
 }
 
 void add_relay(Samples& samples) {
-  wire::CastElsewhereT elsewhere;
+  wire::DetachedCastT elsewhere;
   elsewhere.number = 0x0102030405060708;
   elsewhere.digest = {1, 2, 3, 4};
-  samples.table<wire::CastElsewhere>("CastElsewhere", "CastElsewhere", elsewhere);
+  samples.table<wire::DetachedCast>("DetachedCast", "DetachedCast", elsewhere);
   wire::PassOnT pass_on;
   pass_on.hosts = {kHost, kOtherHost};
   samples.table<wire::PassOn>("PassOn", "PassOn", pass_on);
@@ -1046,7 +1046,7 @@ void add_settings(Samples& samples) {
   samples.table<wire::SettingsAnswer>("SettingsAnswer", "SettingsAnswer", answer);
 }
 
-/// Two messages whose bodies are padded differently, then what rides apart, part behind part.
+/// Two messages whose bodies are padded differently, then what is detached, part behind part.
 std::string frame(bool link) {
   FrameWriter writer(wire::Lane::data, link);
   writer.add(envelope(wire::Kind::message, 9), "12345");

@@ -9,12 +9,12 @@ namespace meshbus::test {
 struct WireSample {
   /// A Control, a frame, or a table of another name that is a whole by itself.
   enum class Form { control, frame, table };
-  /// Of its golden file; of a control message the name of the message, with ".2" and so on behind
-  /// it for further ones.
+  /// The name of its golden file. For a control message it is the name of the message, with ".2"
+  /// and so on behind it for further ones.
   std::string name;
   Form form;
   std::string bytes;
-  /// Of a table.
+  /// The name of the table, for Form::table.
   std::string table = {};
 };
 

@@ -42,7 +42,7 @@ class SupervisionWorld {
     std::shared_ptr<wire::ExitReportT> exit_report;
     wire::RankTrouble trouble = {};
     std::shared_ptr<const wire::ActorStateT> actor =
-        {};                     ///< Of a mesh with actors, once it is ready.
+        {};                     ///< Set in a mesh with actors, once it is ready.
     bool is_streaming = false;  ///< Its proc tells the controller of it.
   };
   struct Agent {
@@ -160,7 +160,7 @@ class SupervisionWorld {
   void check_reports(const std::map<LifeKey, std::vector<Report>>& reports,
                      const std::set<LifeKey>& known, const std::string& who, bool is_controller);
   void check_end();
-  /// Who is in trouble is known, and nobody else is said to be.
+  /// Checks that exactly the ranks in trouble are reported as such.
   void check_troubles(const Troubles& troubles, const std::set<LifeKey>& known,
                       const std::string& who);
   /// What lives, and has for a while, is known: nobody has to wait for a poll
@@ -224,7 +224,7 @@ class SupervisionWorld {
   std::map<LifeKey, std::vector<Report>> reports_;
   std::map<LifeKey, std::vector<Report>> heard_;
   Troubles troubles_, heard_troubles_;
-  std::set<LifeKey> known_, heard_of_;  ///< Of which anything was told.
+  std::set<LifeKey> known_, heard_of_;  ///< Incarnations of which anything was told.
   std::uint64_t beats_ = 0;
   std::uint64_t messages_ = 0;
   std::uint64_t failures_ = 0;

@@ -143,11 +143,11 @@ void SupervisionWorld::replace_agent(std::size_t host) {
   if (agent.is_dead || !agent.is_up) return;
   agent.is_up = false;
   trouble(host, now_ + 3s);
-  // The next one has to find out again who is in trouble.
+  // The next agent has to find out again which ranks are in trouble.
   for (auto& [mesh, ranks] : agent.meshes) {
     for (auto& [rank, one] : ranks) one.trouble = {};
   }
-  // Whether it remembers who listens is up to it.
+  // It may or may not remember its subscribers.
   if (chance(0.5)) agent.streams.clear();
   after(any(100, 3000), [this, host] {
     agents_[host].is_up = true;
@@ -164,7 +164,7 @@ void SupervisionWorld::kill_host(std::size_t host, bool comes_back) {
     for (const auto& [rank, one] : ranks) {
       const LifeKey life{mesh, rank, one.state.incarnation()};
       if (is_terminal(one.state.state())) {
-        // Who had not heard of that end by now never will.
+        // A subscriber that has not heard of that end by now never will.
         truth_.at(life).is_record_lost = true;
       } else {
         truth_[life] = {now_, wire::ProcState::failed, wire::Cause::host_lost, host, false};
@@ -173,7 +173,7 @@ void SupervisionWorld::kill_host(std::size_t host, bool comes_back) {
     }
   }
   after(5s + Duration(2 * delay_), [this, host, died = now_, incarnation = agent.incarnation] {
-    // Who cannot see cannot say.
+    // A controller that was blind meanwhile cannot tell.
     if (agents_[host].incarnation != incarnation || blind_until_ >= died || is_stalled_ ||
         !is_connected_)
       return;

@@ -348,7 +348,7 @@ TEST_CASE("mesh_report: a state fits into one message, however long the tails ar
   CHECK(state.ranks.size() == 3);
   CHECK(state.exit_reports.empty());
   CHECK(state.cut == 3);
-  // Who hears the rest later gets whole exit reports only.
+  // The rest, which is sent later, has whole exit reports only.
   std::vector<const Proc*> later;
   state = make_mesh_state(mesh, 2500, &later);
   CHECK(state.cut == later.size());

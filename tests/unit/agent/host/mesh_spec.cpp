@@ -246,7 +246,7 @@ TEST_CASE("environment: labels become variables") {
 }
 
 TEST_CASE("bootstrap_writer: what a mesh proc finds, sealed") {
-  const TokenMaker tokens(std::string(TokenMaker::secret_size, 's'));
+  const TokenMaker tokens(std::string(TokenMaker::kSecretSize, 's'));
   auto request = good_request();
   request.config.push_back(key_value("heartbeat", "2s"));
   request.config.push_back(key_value("session.away", "nonsense"));

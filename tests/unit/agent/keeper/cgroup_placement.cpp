@@ -49,7 +49,7 @@ TEST_CASE("host_place: alone in a cgroup it steps aside below it, whoever it is"
     CHECK(place.enters_roles_leaf);
     CHECK(place.problem.empty());
     const auto places = LimitPlaces::find("1f00c2ab", place);
-    for (const Controller controller : controllers)
+    for (const Controller controller : kControllers)
       CHECK(places.at(controller) == LimitPlace{2, tree / "top/scope/meshbus-1f00c2ab"});
     CHECK(places.v2_path() == tree / "top/scope/meshbus-1f00c2ab");
   }
@@ -151,7 +151,7 @@ TEST_CASE(
   auto places = LimitPlaces::find("1f00c2ab", place);
   // In a plain directory the leaf has no cgroup.procs.
   places.claim_v2(place);
-  for (const Controller controller : controllers) {
+  for (const Controller controller : kControllers) {
     CHECK(places.at(controller).version == 0);
     CHECK(places.at(controller)
               .path.find("moving into " + (tree / "top/scope/meshbus-roles") + ": No such file") !=

@@ -13,8 +13,9 @@ TEST_CASE("limit_places: what the warden tells its roles is what they read") {
   places.at(Controller::pids) = {2, "/sys/fs/cgroup/meshbus-1"};
   places.at(Controller::cpu) = {0, "no hierarchy: of any kind"};
   LimitPlaces read;
-  for (const Controller controller : controllers) CHECK(read.read_text(places.to_text(controller)));
-  for (const Controller controller : controllers)
+  for (const Controller controller : kControllers)
+    CHECK(read.read_text(places.to_text(controller)));
+  for (const Controller controller : kControllers)
     CHECK(read.at(controller) == places.at(controller));
   for (const std::string text : {"", "memory", "memory:", "memory:1", "memory:1:", "memory:3:/x",
                                  "memory:-1:/x", "disk:1:/x", ":1:/x", "memory:12:/x"}) {

@@ -200,14 +200,14 @@ TEST_CASE(
     birth.stderr_pipe = some_fd();
     packer.add(std::move(birth));
   }
-  CHECK(births >= max_procs_per_batch);
-  CHECK(packer.take().fds.size() <= max_packet_fds);
+  CHECK(births >= kMaxProcsPerBatch);
+  CHECK(packer.take().fds.size() <= kMaxPacketFds);
   while (!packer.full()) {
     Birth failed;
     failed.failure = SpawnFailure{SpawnStage::exec, 2, std::string(100'000, 'f')};
     packer.add(std::move(failed));
   }
-  CHECK(packer.take().bytes.size() <= max_packet_bytes);
+  CHECK(packer.take().bytes.size() <= kMaxPacketBytes);
 }
 
 TEST_CASE("keeper protocol: damaged packets are refused and never crash") {

@@ -103,7 +103,7 @@ TEST_CASE("proc_work_queue: passes its time with something else while nothing is
   for (int i = 1; i <= 1000; ++i) {
     std::promise<bool> done;
     REQUIRE(queue.push(1, [&] { done.set_value(queue.is_last()); }));
-    // As one who has taken the wake-up that was meant for it.
+    // Like a thread that has taken the wake-up that was meant for the worker.
     if (i % 3 == 0) queue.hand_over();
     auto was_last = done.get_future();
     REQUIRE(was_last.wait_for(std::chrono::seconds(10)) == std::future_status::ready);

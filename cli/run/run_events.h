@@ -16,9 +16,9 @@ namespace meshbus::cli {
 
 /// What the library's threads tell the main thread of a run. Any thread may tell; the descriptor is
 /// readable when there is something new.
-class News {
+class RunEvents {
  public:
-  News() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+  RunEvents() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
   int fd() const noexcept { return fd_.get(); }
   /// A rank failed; the first one that is told stays.
   void failed(const RankReport& rank) {

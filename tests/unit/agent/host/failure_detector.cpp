@@ -8,7 +8,7 @@
 #include "wire/ranks_generated.h"
 
 /// In a namespace of their own: what others call alike is compiled with them.
-namespace meshbus::test::signs {
+namespace meshbus::test::failure_detector {
 
 using host::FailureDetector;
 using wire::Trouble;
@@ -53,7 +53,7 @@ const std::vector<Row> kRows = {
      {{Step::clear, 10, Trouble::none}, {Step::look, 10, Trouble::frozen}}},
     {"a little less is not frozen",
      {{Step::clear, 9.9, Trouble::none}, {Step::look, 30, Trouble::none}}},
-    {"who was frozen and answers is slow, and after two signs in time well",
+    {"a frozen proc that answers is slow, and after two signs in time well",
      {{Step::clear, 10, Trouble::none},
       {Step::look, 10, Trouble::frozen},
       {Step::look, 500, Trouble::frozen},
@@ -95,16 +95,16 @@ TEST_CASE(
     "flap") {
   for (const auto& row : kRows) {
     CAPTURE(row.promise);
-    FailureDetector signs(FailureDetector::limits_of(5s, 10s), kStart);
+    FailureDetector detector(FailureDetector::limits_of(5s, 10s), kStart);
     for (const auto& step : row.steps) {
       CAPTURE(step.at);
       switch (step.what) {
-        case Step::sign: signs.on_heartbeat(at(step.at)); break;
-        case Step::clear: signs.on_clear(at(step.at)); break;
-        case Step::look: signs.on_check(at(step.at)); break;
-        case Step::deaf: signs.on_deaf(at(step.at)); break;
+        case Step::sign: detector.on_heartbeat(at(step.at)); break;
+        case Step::clear: detector.on_clear(at(step.at)); break;
+        case Step::look: detector.on_check(at(step.at)); break;
+        case Step::deaf: detector.on_deaf(at(step.at)); break;
       }
-      CHECK(signs.trouble() == step.then);
+      CHECK(detector.trouble() == step.then);
     }
   }
 }
@@ -112,18 +112,18 @@ TEST_CASE(
 TEST_CASE(
     "failure_detector: whether the way is clear is asked when it matters, and once for each "
     "limit") {
-  FailureDetector signs(FailureDetector::limits_of(5s, 10s), kStart);
-  CHECK_FALSE(signs.is_doubtful(at(7.4)));
-  CHECK(signs.is_doubtful(at(7.5)));
-  signs.on_clear(at(7.5));
-  CHECK_FALSE(signs.is_doubtful(at(9.9)));
-  CHECK(signs.is_doubtful(at(10)));
-  signs.on_clear(at(10));
-  signs.on_check(at(10.1));
-  CHECK_FALSE(signs.is_doubtful(at(11)));
-  CHECK(signs.silence() == 10'100ms);
-  signs.on_heartbeat(at(30));
-  CHECK(signs.silence() == 30s);
+  FailureDetector detector(FailureDetector::limits_of(5s, 10s), kStart);
+  CHECK_FALSE(detector.is_doubtful(at(7.4)));
+  CHECK(detector.is_doubtful(at(7.5)));
+  detector.on_clear(at(7.5));
+  CHECK_FALSE(detector.is_doubtful(at(9.9)));
+  CHECK(detector.is_doubtful(at(10)));
+  detector.on_clear(at(10));
+  detector.on_check(at(10.1));
+  CHECK_FALSE(detector.is_doubtful(at(11)));
+  CHECK(detector.silence() == 10'100ms);
+  detector.on_heartbeat(at(30));
+  CHECK(detector.silence() == 30s);
 }
 
 TEST_CASE(
@@ -134,4 +134,4 @@ TEST_CASE(
   CHECK(FailureDetector::limits_of(5s, 6s).frozen == 10s);
 }
 
-}  // namespace meshbus::test::signs
+}  // namespace meshbus::test::failure_detector
