@@ -118,6 +118,8 @@ Result<void> start_job(const RunArguments& arguments, News& news, JobParts& part
           : on_hosts * (arguments.ranks.per_host ? arguments.ranks.per_host->num_ranks() : 1);
   auto readers = input_ranks(arguments, size);
   if (!readers) return fail(readers.error());
+  const auto mpi = MpiJob::choose(arguments, size);
+  if (!mpi) return fail(mpi.error());
 
   Result<HostMesh> hosts = fail(ErrorCode::internal, "no host");
   HostOptions host_options;
@@ -148,11 +150,19 @@ Result<void> start_job(const RunArguments& arguments, News& news, JobParts& part
   parts.grace = spec->grace.value_or(parts.grace);
   spec->input_ranks = to_rank_set(*readers);
 
+  if (*mpi) {
+    auto job = MpiJob::start(*parts.hosts, name, size, **mpi, news);
+    if (!job) return fail(job.error());
+    parts.mpi = std::move(*job);
+    parts.mpi->wrap(*spec);
+  }
+
   Handlers handlers;
   handlers.on_failure = [&news](const RankReport& rank) { news.failed(rank); };
   handlers.on_end = [&news](const MeshOutcome&) { news.ended(); };
   handlers.on_state = [&news](const RankReport& rank) {
     if (rank.step != StopStep::none && !rank.is_restarting) news.stopped(rank.rank);
+    if (rank.is_terminal()) news.wake();
   };
   handlers.on_restart = [](const RestartReport& restart) { say(words_of(restart)); };
   handlers.on_output = [&news, &writer = parts.writer](std::uint64_t rank, Stream stream,

@@ -29,7 +29,8 @@ const Help kHelp = {
     .meaning = "Run a command as a mesh of procs, show its output, and say how it ended",
     .examples = {"run -n 4 -- sh -c 'echo rank $RANK of $WORLD_SIZE'",
                  "run --hosts 2 --per-host gpu=4 -- ./train.sh",
-                 "run --hosts ssh:node[1-4] -n 16 --restart on-failure:3 -- ./train.sh"},
+                 "run --hosts ssh:node[1-4] -n 16 --restart on-failure:3 -- ./train.sh",
+                 "run --mpi --hosts ssh:node[1-4] -n 16 -- ./simulation"},
     .details =
         "The command comes last, after --. Each rank gets RANK, LOCAL_RANK, WORLD_SIZE, NODE_RANK, "
         "MASTER_ADDR, MASTER_PORT, MESHBUS_RANK_<AXIS>, MESHBUS_SIZE_<AXIS> and MESHBUS_RESTARTS. "
@@ -134,6 +135,12 @@ void add_run(CLI::App& app, Commands& commands) {
   verb.add_option("--name", arguments->name, "Name of the mesh; default: that of the program");
   add_duration(verb, "--timeout", arguments->timeout,
                "Stop the ranks when they have run for this long, and exit with 124");
+  verb.add_flag(
+          "--mpi{auto}", arguments->mpi,
+          "The ranks are one MPI job, unmodified: auto (default; by what the program is linked "
+          "with), pmi1 (MPICH and its kin), pmix (Open MPI); none = they are not, although the "
+          "program is linked with MPI")
+      ->check(CLI::IsMember({"auto", "pmi1", "pmix", "none"}));
   verb.add_flag("--keep-going", arguments->keep_going, "Let the other ranks go on when one fails");
   verb.add_option("--set", arguments->settings, "A setting; may be given again")
       ->type_name("KEY=VALUE");

@@ -24,6 +24,8 @@ struct RunArguments {
   std::optional<std::string> name;
   std::optional<std::chrono::milliseconds> timeout;
   bool keep_going = false;
+  /// none, auto, pmi1, pmix; empty = not said.
+  std::string mpi;
   RestartPolicy restart;
   bool no_prefix = false;
   /// none, all, or a rank.

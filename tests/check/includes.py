@@ -36,6 +36,7 @@ MAY = {
     **above({"agent/os", "agent/keeper", "mesh", "wire", "common/include", *COMMON}, *HOST),
     **above({"mesh", "wire", "common/include", *COMMON}, "agent/proc/include", "agent/proc/loop",
             "agent/proc/actors", "agent/proc/runtime", "agent/proc"),
+    "agent/mpi": {"agent/proc/include", "mesh", "common/include", *COMMON},
     "client": {"mesh", "wire", "common/include", *COMMON},
     "client/local": {"agent/os", "agent/keeper", "agent/proc/include", "agent/proc/runtime",
         "agent/proc", "client", "mesh", "common/include", *COMMON},
@@ -52,7 +53,7 @@ NARROW = {"agent/proc": {"agent/os/process_link.h"},
           "cli/support": {"agent/warden/warden.h"},
           "cli/keys": {"agent/warden/warden.h"},
           "cli/hosts": {"agent/warden/warden.h"},
-          "cli/run": {"agent/os/cgroup_placement.h"},
+          "cli/run": {"agent/mpi/notice.h", "agent/os/cgroup_placement.h"},
           "client/local": {"broker/broker.h", "agent/host/host_agent.h"}}
 # Whose closure of includes stays free of every library: the processes that everything hangs on
 # stay tiny, and mesh is pure algebra.

@@ -6,8 +6,9 @@
 using namespace meshbus::test;
 
 TEST_CASE("mpi: ranks of a launcher that mpirun or torchrun started do not inherit its place") {
-  const Words names = {"PMI_RANK",       "PMIX_RANK",  "OMPI_COMM_WORLD_RANK", "TORCHELASTIC_RUN_ID",
-                       "JSM_JSRUN_PORT", "GROUP_RANK", "SLURM_PROCID"};
+  const Words names = {
+      "PMI_RANK",       "PMIX_RANK",  "OMPI_COMM_WORLD_RANK", "TORCHELASTIC_RUN_ID",
+      "JSM_JSRUN_PORT", "GROUP_RANK", "SLURM_PROCID"};
   std::vector<std::pair<std::string, std::optional<std::string>>> variables = {
       {"OMPI_MCA_btl", "self"}};
   std::string script = "echo $OMPI_MCA_btl";

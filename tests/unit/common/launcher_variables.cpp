@@ -25,16 +25,17 @@ TEST_CASE("launcher_variables: the place that any launcher gives is not inherite
                            "GROUP_RANK",
                            "ROLE_WORLD_SIZE",
                            "SLURM_PROCID",
-                                              "MESHBUS_MPI_JOB"}) {
+                           "MESHBUS_MPI_JOB"}) {
     CAPTURE(name);
     CHECK(is_place_variable(name));
   }
 }
 
 TEST_CASE("launcher_variables: what users tune and what a job says of itself passes") {
-  for (const char* name : {"PATH", "OMPI_MCA_btl", "OMPI_MCA_btl_tcp_if_include", "OMPI_CC",
-                           "OMPI_ALLOW_RUN_AS_ROOT", "PMIX_MCA_gds", "PRTE_MCA_x", "UCX_TLS",
-                           "NCCL_DEBUG", "FLUX_URI", "SLURM_JOB_ID", "SLURM_STEP_ID", "GROUP_ID", "RANKS"}) {
+  for (const char* name :
+       {"PATH", "OMPI_MCA_btl", "OMPI_MCA_btl_tcp_if_include", "OMPI_CC", "OMPI_ALLOW_RUN_AS_ROOT",
+        "PMIX_MCA_gds", "PRTE_MCA_x", "UCX_TLS", "NCCL_DEBUG", "FLUX_URI", "SLURM_JOB_ID",
+        "SLURM_STEP_ID", "GROUP_ID", "RANKS"}) {
     CAPTURE(name);
     CHECK_FALSE(is_place_variable(name));
   }
