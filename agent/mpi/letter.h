@@ -19,7 +19,7 @@ struct Letter {
     answer,  ///< To `ask`.
   };
   Kind kind = Kind::part;
-  std::string key;          ///< Of the exchange, or of the question.
+  std::string key;          ///< Names the exchange, or the question.
   std::uint64_t value = 0;  ///< Depends on the kind: a rank, a status.
   std::string body;         ///< Any bytes.
 

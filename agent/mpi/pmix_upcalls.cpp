@@ -27,7 +27,9 @@ pmix_status_t on_finalized(const pmix_proc_t* proc, void* /*object*/, pmix_op_cb
 pmix_status_t on_abort(const pmix_proc_t* proc, void* /*object*/, int status, const char* text,
                        pmix_proc_t* /*procs*/, std::size_t /*count*/, pmix_op_cbfunc_t /*done*/,
                        void* /*data*/) {
-  the_host->on_abort(proc->rank, status, text == nullptr ? "" : text);
+  // Open MPI says "N/A" when the program has said nothing.
+  const std::string words = text == nullptr ? "" : text;
+  the_host->on_abort(proc->rank, status, words == "N/A" ? "" : words);
   return PMIX_OPERATION_SUCCEEDED;
 }
 

@@ -16,7 +16,7 @@
 namespace meshbus::mpi {
 
 /// Takes the connections of the ranks of this host, reads lines from them, and notices their end:
-/// that of the process which connected, whoever has inherited its connection. Lives on the
+/// that of the process which connected; its children may have the connection too. Lives on the
 /// reactor's thread.
 class RankDoor {
  public:

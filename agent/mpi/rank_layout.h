@@ -20,8 +20,8 @@ class RankLayout {
   std::uint64_t host_of(std::uint64_t rank) const noexcept;
   /// The hosts that have ranks, ascending.
   std::vector<std::uint64_t> used_hosts() const;
-  /// "(vector,(0,2,3),(2,1,2))": the form in which MPICH reads who shares a host, as triples of
-  /// first host, hosts, and ranks on each of them.
+  /// "(vector,(0,2,3),(2,1,2))": the form in which MPICH reads which ranks share a host, as triples
+  /// of first host, hosts, and ranks on each of them.
   std::string process_mapping() const;
 
  private:

@@ -22,7 +22,7 @@ struct ServiceParts {
   Exchange& exchange;
   RankLayout layout;
   std::uint64_t host = 0;
-  std::string secret;     ///< Nobody who does not know it is a rank of the job.
+  std::string secret;     ///< Ranks prove by it that they are of the job.
   std::string directory;  ///< For its files.
   Exchange::Send send;    ///< Letters to other hosts, for `on_letter` there.
   std::function<void(Notice)> notify;

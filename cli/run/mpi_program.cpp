@@ -11,7 +11,7 @@
 namespace meshbus::cli {
 namespace {
 
-/// Of a script, so many bytes are read.
+/// So many bytes of a script are read.
 constexpr std::size_t kMostSource = std::size_t{1} << 20;
 
 std::string find_in_path(const std::string& program, const std::string& path) {

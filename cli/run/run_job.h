@@ -12,7 +12,7 @@
 
 namespace meshbus::cli {
 
-/// `meshbus run`
+/// `meshbus run`. Large because: it has a member for each option.
 struct RunArguments {
   HostsSaid said;
   /// What `said` means (choose_run_hosts): hosts to start on this machine, running hosts, or one
