@@ -49,7 +49,7 @@ endforeach()
 
 install(TARGETS ${installed_libraries} EXPORT meshbusTargets INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS meshbus meshbus-broker meshbus-agent meshbus-keeper meshbus-controller)
-install(TARGETS meshbus-mpi meshbus-mpi-exec)
+install(TARGETS meshbus-mpi meshbus-mpi-exec meshbus-torch-exec)
 if(TARGET meshbus-mpi-pmix)
   install(TARGETS meshbus-mpi-pmix)
 endif()

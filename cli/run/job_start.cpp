@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cctype>
 #include <string>
 #include <utility>
@@ -10,6 +11,7 @@
 
 #include "cli/run/restart_settings.h"
 #include "cli/run/run_report.h"
+#include "cli/run/torch_job.h"
 #include "common/base/quantity.h"
 
 namespace meshbus::cli {
@@ -155,6 +157,11 @@ Result<void> start_job(const RunArguments& arguments, News& news, JobParts& part
     if (!job) return fail(job.error());
     parts.mpi = std::move(*job);
     parts.mpi->wrap(*spec);
+  }
+
+  if (arguments.torch) {
+    if (const auto note = threads_note(*spec)) say(*note);
+    wrap_torch(*spec, arguments, std::min<std::uint64_t>(on_hosts, size));
   }
 
   Handlers handlers;

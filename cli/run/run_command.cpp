@@ -54,32 +54,6 @@ int write_problem(const std::string& path) {
   return fd || errno == ENXIO ? 0 : errno;
 }
 
-int run(RunArguments& arguments, const std::vector<std::string>& command) {
-  arguments.command = command;
-  if (command.empty()) {
-    complain("run what? Give a command: meshbus run -n 4 -- COMMAND ARGUMENTS...");
-    return kUsage;
-  }
-  if (arguments.name && arguments.name->empty()) {
-    complain("--name is empty");
-    return kUsage;
-  }
-  for (const auto& [flag, path] :
-       {std::pair("--json", arguments.json), std::pair("--trace", arguments.trace)}) {
-    if (const int error = write_problem(path); error != 0) {
-      complain(std::string(flag) + " " + path + " cannot be written: " + std::strerror(error));
-      return kUsage;
-    }
-  }
-  if (const auto code = choose_run_hosts(arguments)) return *code;
-  // cgroup v2 limits nothing beside us: a host that we start could not move us out of its way.
-  const auto& limits = arguments.ranks.settings;
-  std::optional<os::RolesLeafScope> aside;
-  if (arguments.from == RunArguments::From::here)
-    aside.emplace(limits.memory_limit || limits.pids_limit || limits.cpu_limit);
-  return run_job(arguments);
-}
-
 /// Empty, or what is wrong with the value of --stdin.
 std::string input_problem(const std::string& word) {
   const bool is_number =
@@ -113,8 +87,9 @@ void add_output(CLI::App& verb, RunArguments& run) {
 
 void add_run(CLI::App& app, Commands& commands) {
   const auto arguments = std::make_shared<RunArguments>();
-  auto& verb = commands.add(app, "run", kHelp,
-                            [arguments, &commands] { return run(*arguments, commands.command()); });
+  auto& verb = commands.add(app, "run", kHelp, [arguments, &commands] {
+    return run_command(*arguments, commands.command());
+  });
   commands.takes_command(verb);
   verb.prefix_command();
   add_hosts(verb, arguments->said,
@@ -141,11 +116,39 @@ void add_run(CLI::App& app, Commands& commands) {
           "with), pmi1 (MPICH and its kin), pmix (Open MPI); none = they are not, although the "
           "program is linked with MPI")
       ->check(CLI::IsMember({"auto", "pmi1", "pmix", "none"}));
+  verb.add_flag("--torch", arguments->torch,
+                "The ranks are a PyTorch job: they find what torchrun sets (see meshbus torchrun)");
   verb.add_flag("--keep-going", arguments->keep_going, "Let the other ranks go on when one fails");
   verb.add_option("--set", arguments->settings, "A setting; may be given again")
       ->type_name("KEY=VALUE");
   add_restart(verb, arguments->restart);
   add_output(verb, *arguments);
+}
+
+int run_command(RunArguments& arguments, const std::vector<std::string>& command) {
+  arguments.command = command;
+  if (command.empty()) {
+    complain("run what? Give a command: meshbus run -n 4 -- COMMAND ARGUMENTS...");
+    return kUsage;
+  }
+  if (arguments.name && arguments.name->empty()) {
+    complain("--name is empty");
+    return kUsage;
+  }
+  for (const auto& [flag, path] :
+       {std::pair("--json", arguments.json), std::pair("--trace", arguments.trace)}) {
+    if (const int error = write_problem(path); error != 0) {
+      complain(std::string(flag) + " " + path + " cannot be written: " + std::strerror(error));
+      return kUsage;
+    }
+  }
+  if (const auto code = choose_run_hosts(arguments)) return *code;
+  // cgroup v2 limits nothing beside us: a host that we start could not move us out of its way.
+  const auto& limits = arguments.ranks.settings;
+  std::optional<os::RolesLeafScope> aside;
+  if (arguments.from == RunArguments::From::here)
+    aside.emplace(limits.memory_limit || limits.pids_limit || limits.cpu_limit);
+  return run_job(arguments);
 }
 
 }  // namespace meshbus::cli

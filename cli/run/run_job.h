@@ -26,6 +26,8 @@ struct RunArguments {
   bool keep_going = false;
   /// none, auto, pmi1, pmix; empty = not said.
   std::string mpi;
+  /// The ranks find what torchrun sets.
+  bool torch = false;
   RestartPolicy restart;
   bool no_prefix = false;
   /// none, all, or a rank.

@@ -54,7 +54,7 @@ constexpr auto kPlaces = std::to_array<Names>({
 /// for.
 constexpr auto kPlacePrefixes = std::to_array<Names>(
     {"TORCHELASTIC_", "OMPI_COMM_WORLD_", "OMPI_MCA_ess", "OMPI_MCA_orte_", "OMPI_MCA_pmix", "PMI_",
-     "PMIX_", "PRTE_", "JSM_", "MPI_LOCAL", "MESHBUS_MPI_"});
+     "PMIX_", "PRTE_", "JSM_", "MPI_LOCAL", "MESHBUS_MPI_", "MESHBUS_TORCH_"});
 /// These begin as the prefixes above do, but users set them.
 constexpr auto kTunedPrefixes = std::to_array<Names>({"PMIX_MCA_", "PRTE_MCA_"});
 

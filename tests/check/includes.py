@@ -37,6 +37,7 @@ MAY = {
     **above({"mesh", "wire", "common/include", *COMMON}, "agent/proc/include", "agent/proc/loop",
             "agent/proc/actors", "agent/proc/runtime", "agent/proc"),
     "agent/mpi": {"agent/proc/include", "mesh", "common/include", *COMMON},
+    "agent/torch": {"common/base", "common/include", "mesh"},
     "client": {"mesh", "wire", "common/include", *COMMON},
     "client/local": {"agent/os", "agent/keeper", "agent/proc/include", "agent/proc/runtime",
         "agent/proc", "client", "mesh", "common/include", *COMMON},

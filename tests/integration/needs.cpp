@@ -16,6 +16,7 @@
 #include "agent/os/limit_places.h"
 #include "agent/os/spawner.h"
 #include "common/base/unique_fd.h"
+#include "tests/support/environment.h"
 #include "tests/support/process.h"
 
 namespace meshbus::test {
