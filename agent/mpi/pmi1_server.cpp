@@ -115,7 +115,9 @@ Pmi1Server::Outcome Pmi1Server::on_fence(std::string_view values) {
 }
 
 Pmi1Server::Outcome Pmi1Server::abort(std::uint64_t rank, std::string_view line) {
-  return {.notice = Notice{.kind = Notice::Kind::abort,
+  // MPICH waits for the answer, and then exits with the code.
+  return {.replies = {{rank, "cmd=abort_result rc=0 msg=success\n"}},
+          .notice = Notice{.kind = Notice::Kind::abort,
                            .rank = rank,
                            .code = number_of(field(line, "exitcode"), 1)}};
 }

@@ -34,13 +34,15 @@ std::optional<MpiTrouble::Verdict> MpiTrouble::decide(const std::vector<RankRepo
                                                       bool may_restart) {
   if (cause_) return cause_;
   const auto is_reason = [&](const Notice& notice) {
+    if (notice.rank >= ranks.size()) return false;
+    const auto& rank = ranks[notice.rank];
+    // What an attempt before has said is answered by its restart.
+    if (rank.restarts != notice.attempt) return false;
     if (notice.kind == Notice::Kind::refused) return true;
     if (notice.kind == Notice::Kind::abort) return !may_restart;
     // A rank that has failed speaks for itself, and one that was stopped did what it was told.
-    if (notice.rank >= ranks.size()) return false;
-    const auto& rank = ranks[notice.rank];
-    return rank.restarts == notice.attempt && rank.is_terminal() && !rank.is_failure() &&
-           rank.step == StopStep::none && !rank.is_restarting;
+    return rank.is_terminal() && !rank.is_failure() && rank.step == StopStep::none &&
+           !rank.is_restarting;
   };
   const auto found = std::find_if(notices_.begin(), notices_.end(), is_reason);
   if (found != notices_.end()) cause_ = verdict_of(*found);
@@ -55,8 +57,10 @@ std::optional<std::string> MpiTrouble::words_of(const RankReport& failure) const
   return found == notices_.rend() ? std::nullopt : std::optional(verdict_of(*found).words);
 }
 
-std::string MpiTrouble::last_words() const {
-  return cause_ ? "meshbus: first cause: " + cause_->words + "\n" : "";
+std::string MpiTrouble::last_words(const std::optional<RankReport>& failure) const {
+  auto words = cause_ ? std::optional(cause_->words) : std::nullopt;
+  if (!words && failure) words = words_of(*failure);
+  return words ? "meshbus: first cause: " + *words + "\n" : "";
 }
 
 }  // namespace meshbus::cli

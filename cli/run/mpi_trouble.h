@@ -27,8 +27,8 @@ class MpiTrouble {
   std::optional<Verdict> decide(const std::vector<RankReport>& ranks, bool may_restart);
   /// What the rank that has failed said before: "MPI_Abort(7) by rank 3".
   std::optional<std::string> words_of(const RankReport& failure) const;
-  /// The line for the end of a run, or nothing.
-  std::string last_words() const;
+  /// The line for the end of a run whose first failure that is, or nothing.
+  std::string last_words(const std::optional<RankReport>& failure) const;
 
  private:
   static Verdict verdict_of(const mpi::Notice& notice);

@@ -335,7 +335,8 @@ int Job::finish() {
   if (parts_.mpi && outcome.is_ended()) {
     parts_.mpi->stop();
     for (const auto& notice : news_.take_notices()) mpi_.add(notice);
-    if (const auto trouble = mpi_.decide(outcome.ranks, false); trouble && exit_code == 0)
+    const bool may_restart = arguments_.restart.on != RestartPolicy::On::never;
+    if (const auto trouble = mpi_.decide(outcome.ranks, may_restart); trouble && exit_code == 0)
       exit_code = trouble->code;
   }
   if (outcome.is_ended() && arguments_.from != RunArguments::From::addresses) {
@@ -361,7 +362,7 @@ int Job::finish() {
     const auto words =
         (arguments_.report ? launch_report(parts_.mesh->ref(), outcome) : std::string()) +
         (is_stopped_elsewhere_ ? words_of_a_stop(outcome) : std::string()) + last_words(outcome) +
-        mpi_.last_words();
+        mpi_.last_words(outcome.first_failure);
     [[maybe_unused]] const auto n = ::write(STDERR_FILENO, words.data(), words.size());
   }
   // What waits for a rank or a reader that does not come cannot be joined; hosts that are left see

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <memory>
@@ -20,8 +21,6 @@
 
 namespace meshbus::cli {
 namespace {
-
-constexpr const char* kHostGroup = "Hosts";
 
 /// torchrun's flags that have no meaning here, and why.
 struct Meaningless {
@@ -89,7 +88,7 @@ int run_torchrun(TorchrunArguments& arguments, const std::vector<std::string>& w
   if (!ranks) return refuse("--nproc_per_node " + ranks.error().detail());
   const bool is_said =
       !run.said.is_empty() || std::getenv("MESHBUS_HOSTS") != nullptr || is_in_slurm_job();
-  if (arguments.standalone || (!is_said && nodes->most == 1)) run.said = {.list = "1"};
+  if (arguments.standalone || (!is_said && nodes->most == 1)) run.said.list = "1";
   if (!is_said && nodes->most > 1)
     return refuse("--nnodes=" + arguments.nodes +
                   ": on which machines? This one command starts all of them: --hosts ssh:h1,h2, "
@@ -150,7 +149,7 @@ void add_torchrun(CLI::App& app, Commands& commands) {
   verb.add_option("--remote-program", arguments->run.remote_program,
                   "Where meshbus is on other machines; default: found in PATH there")
       ->type_name("PATH")
-      ->group(kHostGroup);
+      ->group("Hosts");
   verb.add_option("--nnodes", arguments->nodes, "Hosts; with MIN:MAX as many as --hosts names")
       ->type_name("N|MIN:MAX");
   verb.add_option("--nproc_per_node,--nproc-per-node", arguments->ranks_per_node,

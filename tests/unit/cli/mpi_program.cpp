@@ -91,5 +91,5 @@ TEST_CASE("mpi_trouble: an abort is named with its code, and never exits with 0"
   const auto verdict = trouble.decide(ranks, false);
   REQUIRE(verdict);
   CHECK(verdict->code == 1);
-  CHECK(trouble.last_words() == "meshbus: first cause: MPI_Abort(256) by rank 3\n");
+  CHECK(trouble.last_words({}) == "meshbus: first cause: MPI_Abort(256) by rank 3\n");
 }
