@@ -28,6 +28,7 @@
 #include "cli/run/foreign_flags.h"
 #include "cli/run/run_command.h"
 #include "cli/run/spawn_command.h"
+#include "cli/run/torchrun_command.h"
 #include "cli/support/command.h"
 #include "cli/support/exit_codes.h"
 #include "cli/support/help_text.h"
@@ -63,6 +64,7 @@ void add_version(CLI::App& app, Commands& commands) {
 
 void add_all(CLI::App& app, Commands& commands) {
   add_run(app, commands);
+  add_torchrun(app, commands);
   add_spawn(app, commands);
   add_host(app, commands);
   add_ps(app, commands);

@@ -56,6 +56,10 @@ endforeach()
 
 install(TARGETS ${installed_libraries} EXPORT meshbusTargets INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS meshbus meshbus-broker meshbus-agent meshbus-keeper meshbus-controller)
+install(TARGETS meshbus-mpi meshbus-mpi-exec meshbus-torch-exec)
+if(TARGET meshbus-mpi-pmix)
+  install(TARGETS meshbus-mpi-pmix)
+endif()
 foreach(folder mesh common client client/local agent/proc)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/${folder}/include/meshbus
     DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")

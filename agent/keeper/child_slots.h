@@ -14,8 +14,8 @@ namespace meshbus::keeper {
 /// (ChildPlan::first_foreign_fd), instead of copying a table with a pidfd for every proc. Between
 /// children they hold /dev/null.
 class ChildSlots {
-  /// 0, 1, 2: standard streams.
  public:
+  /// Slots 0 to 2 are the standard streams.
   static constexpr std::size_t kBootstrap = 3;
   static constexpr std::size_t kLink = 4;
 

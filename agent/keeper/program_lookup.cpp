@@ -73,6 +73,7 @@ tl::expected<std::string, os::SpawnFailure> find_program(const std::string& prog
   if (program.find('/') != std::string::npos) return program;
   if (program.empty())
     return tl::unexpected(os::SpawnFailure{os::SpawnStage::lookup, ENOENT, program});
+  if (auto own = find_beside_us(program)) return std::move(*own);
   const UniqueFd directory = open_directory(cwd);
   const int base = directory ? directory.get() : AT_FDCWD;
   std::string_view rest = path.value_or("/bin:/usr/bin");
@@ -95,6 +96,17 @@ tl::expected<std::string, os::SpawnFailure> find_program(const std::string& prog
   }
   return tl::unexpected(
       os::SpawnFailure{os::SpawnStage::lookup, denied ? EACCES : ENOENT, program});
+}
+
+std::optional<std::string> find_beside_us(const std::string& program) {
+  if (!program.starts_with("meshbus-mpi") && program != "meshbus-torch-exec") return std::nullopt;
+  std::array<char, PATH_MAX> own{};
+  const ssize_t size = ::readlink("/proc/self/exe", own.data(), own.size());
+  if (size <= 0) return std::nullopt;
+  const std::string_view path(own.data(), static_cast<std::size_t>(size));
+  auto beside = std::string(path.substr(0, path.rfind('/') + 1)) + program;
+  if (check_executable(AT_FDCWD, beside.c_str()) != 0) return std::nullopt;
+  return beside;
 }
 
 std::optional<std::string> find_bad_interpreter(const std::string& file, const std::string& cwd,

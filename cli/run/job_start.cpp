@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cctype>
 #include <string>
 #include <utility>
@@ -10,6 +11,7 @@
 
 #include "cli/run/restart_settings.h"
 #include "cli/run/run_report.h"
+#include "cli/run/torch_job.h"
 #include "common/base/quantity.h"
 
 namespace meshbus::cli {
@@ -118,6 +120,8 @@ Result<void> start_job(const RunArguments& arguments, RunEvents& events, JobPart
           : on_hosts * (arguments.ranks.per_host ? arguments.ranks.per_host->num_ranks() : 1);
   auto readers = input_ranks(arguments, size);
   if (!readers) return fail(readers.error());
+  const auto mpi = MpiJob::choose(arguments, size);
+  if (!mpi) return fail(mpi.error());
 
   Result<HostMesh> hosts = fail(ErrorCode::internal, "no host");
   HostOptions host_options;
@@ -148,11 +152,24 @@ Result<void> start_job(const RunArguments& arguments, RunEvents& events, JobPart
   parts.grace = spec->grace.value_or(parts.grace);
   spec->input_ranks = to_rank_set(*readers);
 
+  if (*mpi) {
+    auto job = MpiJob::start(*parts.hosts, name, size, **mpi, events);
+    if (!job) return fail(job.error());
+    parts.mpi = std::move(*job);
+    parts.mpi->wrap(*spec);
+  }
+
+  if (arguments.torch) {
+    if (const auto note = threads_note(*spec)) say(*note);
+    wrap_torch(*spec, arguments, std::min<std::uint64_t>(on_hosts, size));
+  }
+
   Handlers handlers;
   handlers.on_failure = [&events](const RankReport& rank) { events.failed(rank); };
   handlers.on_end = [&events](const MeshOutcome&) { events.ended(); };
   handlers.on_state = [&events](const RankReport& rank) {
     if (rank.step != StopStep::none && !rank.is_restarting) events.stopped(rank.rank);
+    if (rank.is_terminal()) events.wake();
   };
   handlers.on_restart = [](const RestartReport& restart) { say(words_of(restart)); };
   handlers.on_output = [&events, &writer = parts.writer](std::uint64_t rank, Stream stream,

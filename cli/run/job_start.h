@@ -4,8 +4,9 @@
 #include <chrono>
 #include <memory>
 
+#include "cli/run/events.h"
 #include "cli/run/input_pump.h"
-#include "cli/run/run_events.h"
+#include "cli/run/mpi_job.h"
 #include "cli/run/run_job.h"
 #include "cli/support/output_writer.h"
 #include "meshbus/client.h"
@@ -17,6 +18,8 @@ struct JobParts {
   std::unique_ptr<Context> context;
   std::unique_ptr<HostMesh> hosts;
   std::unique_ptr<OutputWriter> writer;
+  /// Only of an MPI job.
+  std::unique_ptr<MpiJob> mpi;
   std::unique_ptr<ProcMesh> mesh;
   /// Only when some rank reads our stdin.
   std::unique_ptr<InputPump> pump;

@@ -29,7 +29,8 @@ const Help kHelp = {
     .meaning = "Run a command as a mesh of procs, show its output, and say how it ended",
     .examples = {"run -n 4 -- sh -c 'echo rank $RANK of $WORLD_SIZE'",
                  "run --hosts 2 --per-host gpu=4 -- ./train.sh",
-                 "run --hosts ssh:node[1-4] -n 16 --restart on-failure:3 -- ./train.sh"},
+                 "run --hosts ssh:node[1-4] -n 16 --restart on-failure:3 -- ./train.sh",
+                 "run --mpi --hosts ssh:node[1-4] -n 16 -- ./simulation"},
     .details =
         "The command comes last, after --. Each rank gets RANK, LOCAL_RANK, WORLD_SIZE, NODE_RANK, "
         "MASTER_ADDR, MASTER_PORT, MESHBUS_RANK_<AXIS>, MESHBUS_SIZE_<AXIS> and MESHBUS_RESTARTS. "
@@ -51,32 +52,6 @@ int write_problem(const std::string& path) {
       ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC, 0666));
   // A pipe whose reader comes later is fine.
   return fd || errno == ENXIO ? 0 : errno;
-}
-
-int run(RunArguments& arguments, const std::vector<std::string>& command) {
-  arguments.command = command;
-  if (command.empty()) {
-    complain("run what? Give a command: meshbus run -n 4 -- COMMAND ARGUMENTS...");
-    return kUsage;
-  }
-  if (arguments.name && arguments.name->empty()) {
-    complain("--name is empty");
-    return kUsage;
-  }
-  for (const auto& [flag, path] :
-       {std::pair("--json", arguments.json), std::pair("--trace", arguments.trace)}) {
-    if (const int error = write_problem(path); error != 0) {
-      complain(std::string(flag) + " " + path + " cannot be written: " + std::strerror(error));
-      return kUsage;
-    }
-  }
-  if (const auto code = choose_run_hosts(arguments)) return *code;
-  // cgroup v2 limits nothing beside us: a host that we start could not move us out of its way.
-  const auto& limits = arguments.ranks.settings;
-  std::optional<os::RolesLeafScope> aside;
-  if (arguments.from == RunArguments::From::here)
-    aside.emplace(limits.memory_limit || limits.pids_limit || limits.cpu_limit);
-  return run_job(arguments);
 }
 
 /// Empty, or what is wrong with the value of --stdin.
@@ -112,8 +87,9 @@ void add_output(CLI::App& verb, RunArguments& run) {
 
 void add_run(CLI::App& app, Commands& commands) {
   const auto arguments = std::make_shared<RunArguments>();
-  auto& verb = commands.add(app, "run", kHelp,
-                            [arguments, &commands] { return run(*arguments, commands.command()); });
+  auto& verb = commands.add(app, "run", kHelp, [arguments, &commands] {
+    return run_command(*arguments, commands.command());
+  });
   commands.takes_command(verb);
   verb.prefix_command();
   add_hosts(verb, arguments->said,
@@ -134,11 +110,45 @@ void add_run(CLI::App& app, Commands& commands) {
   verb.add_option("--name", arguments->name, "Name of the mesh; default: that of the program");
   add_duration(verb, "--timeout", arguments->timeout,
                "Stop the ranks when they have run for this long, and exit with 124");
+  verb.add_flag(
+          "--mpi{auto}", arguments->mpi,
+          "The ranks are one MPI job, unmodified: auto (default; by what the program is linked "
+          "with), pmi1 (MPICH and its kin), pmix (Open MPI); none = they are not, although the "
+          "program is linked with MPI")
+      ->check(CLI::IsMember({"auto", "pmi1", "pmix", "none"}));
+  verb.add_flag("--torch", arguments->torch,
+                "The ranks are a PyTorch job: they find what torchrun sets (see meshbus torchrun)");
   verb.add_flag("--keep-going", arguments->keep_going, "Let the other ranks go on when one fails");
   verb.add_option("--set", arguments->settings, "A setting; may be given again")
       ->type_name("KEY=VALUE");
   add_restart(verb, arguments->restart);
   add_output(verb, *arguments);
+}
+
+int run_command(RunArguments& arguments, const std::vector<std::string>& command) {
+  arguments.command = command;
+  if (command.empty()) {
+    complain("run what? Give a command: meshbus run -n 4 -- COMMAND ARGUMENTS...");
+    return kUsage;
+  }
+  if (arguments.name && arguments.name->empty()) {
+    complain("--name is empty");
+    return kUsage;
+  }
+  for (const auto& [flag, path] :
+       {std::pair("--json", arguments.json), std::pair("--trace", arguments.trace)}) {
+    if (const int error = write_problem(path); error != 0) {
+      complain(std::string(flag) + " " + path + " cannot be written: " + std::strerror(error));
+      return kUsage;
+    }
+  }
+  if (const auto code = choose_run_hosts(arguments)) return *code;
+  // cgroup v2 limits nothing beside us: a host that we start could not move us out of its way.
+  const auto& limits = arguments.ranks.settings;
+  std::optional<os::RolesLeafScope> aside;
+  if (arguments.from == RunArguments::From::here)
+    aside.emplace(limits.memory_limit || limits.pids_limit || limits.cpu_limit);
+  return run_job(arguments);
 }
 
 }  // namespace meshbus::cli

@@ -8,7 +8,9 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "agent/mpi/notice.h"
 #include "common/base/unique_fd.h"
 #include "meshbus/rank_report.h"
 
@@ -48,6 +50,16 @@ class RunEvents {
   void blocked(bool is_blocked) {
     tell([&] { blocked_ = is_blocked; });
   }
+  /// An MPI helper tells something of a rank.
+  void noticed(const mpi::Notice& notice) {
+    tell([&] { notices_.push_back(notice); });
+  }
+  /// An MPI helper has ended; the first one that is told stays.
+  void helper_lost(const RankReport& helper) {
+    tell([&] {
+      if (!helper_lost_) helper_lost_ = helper;
+    });
+  }
   void wake() {
     tell([] {});
   }
@@ -70,6 +82,15 @@ class RunEvents {
   std::optional<std::uint64_t> first_stopped() const {
     const std::lock_guard lock(mutex_);
     return stopped_;
+  }
+  /// Those that have come since the last call.
+  std::vector<mpi::Notice> take_notices() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(notices_, {});
+  }
+  std::optional<RankReport> lost_helper() const {
+    const std::lock_guard lock(mutex_);
+    return helper_lost_;
   }
   /// 0 = none.
   int output_error() const {
@@ -100,6 +121,8 @@ class RunEvents {
   int output_error_ = 0;
   std::string input_error_;
   bool blocked_ = false;
+  std::vector<mpi::Notice> notices_;
+  std::optional<RankReport> helper_lost_;
 };
 
 }  // namespace meshbus::cli

@@ -19,6 +19,7 @@
 #include "cli/run/job_signals.h"
 #include "cli/run/job_start.h"
 #include "cli/run/launch_report.h"
+#include "cli/run/mpi_trouble.h"
 #include "cli/run/run_report.h"
 #include "cli/support/exit_codes.h"
 
@@ -67,9 +68,12 @@ class Job {
   void loop();
   void on_signal(int signal);
   void on_events();
+  void on_failure(const RankReport& failure);
+  void on_mpi();
   void on_time();
   void on_blocked();
-  void begin_stop(int code, const std::string& reason, bool at_once);
+  void begin_stop(int code, const std::string& reason, bool at_once,
+                  std::optional<std::uint64_t> because = {});
   void drop_output();
   int finish();
   void on_start_failed(const Error& error);
@@ -92,6 +96,8 @@ class Job {
   bool is_stuck_ = false;
   /// Set by the first reason to stop that is not a rank's own failure.
   std::optional<int> code_;
+  /// What MPI helpers tell of the ranks.
+  MpiTrouble mpi_;
   enum class Stop { none, gracefully, at_once } stop_ = Stop::none;
   std::optional<Clock::time_point> timeout_at_;
   std::optional<Clock::time_point> escalate_at_;
@@ -190,18 +196,10 @@ void Job::on_events() {
     if (arguments_.timeout) timeout_at_ = Clock::now() + *arguments_.timeout;
     for (const int signal : std::exchange(early_signals_, {})) on_signal(signal);
   }
+  if (parts_.mpi) on_mpi();
   if (const auto failure = events_.failure();
-      failure && !arguments_.keep_going && stop_ == Stop::none) {
-    // The code is that of the failure itself: see finish().
-    stop_ = Stop::gracefully;
-    escalate_at_ = Clock::now() + parts_.grace + kStopSlack;
-    parts_.mesh->request_stop(
-        {.reason = "rank " + std::to_string(failure->rank) + " failed: " + failure->words(),
-         .grace = parts_.grace,
-         .deadline = {},
-         .ranks = {},
-         .because = failure->rank});
-  }
+      failure && !arguments_.keep_going && stop_ == Stop::none)
+    on_failure(*failure);
   if (const int error = events_.output_error(); error != 0 && stop_ == Stop::none) {
     begin_stop(error == EPIPE ? kBrokenPipe : kOwnFailure,
                error == EPIPE
@@ -218,6 +216,33 @@ void Job::on_events() {
                /*at_once=*/false);
   }
   if (events_.is_ended()) is_over_ = true;
+}
+
+void Job::on_failure(const RankReport& failure) {
+  // The code is that of the failure itself: see finish().
+  stop_ = Stop::gracefully;
+  escalate_at_ = Clock::now() + parts_.grace + kStopSlack;
+  parts_.mesh->request_stop(
+      {.reason = mpi_.words_of(failure).value_or("rank " + std::to_string(failure.rank) +
+                                                 " failed: " + failure.words()),
+       .grace = parts_.grace,
+       .deadline = {},
+       .ranks = {},
+       .because = failure.rank});
+}
+
+void Job::on_mpi() {
+  for (const auto& notice : events_.take_notices()) mpi_.add(notice);
+  if (stop_ != Stop::none) return;
+  const auto outcome = parts_.mesh->known();
+  const bool may_restart = arguments_.restart.on != RestartPolicy::On::never;
+  if (const auto trouble = mpi_.decide(outcome.ranks, may_restart)) {
+    begin_stop(trouble->code, trouble->words, /*at_once=*/false, trouble->rank);
+  } else if (const auto helper = events_.lost_helper(); helper && !is_host_lost(*helper)) {
+    begin_stop(kOwnFailure,
+               "the MPI helper on " + helper->host.to_string() + " has ended: " + helper->words(),
+               /*at_once=*/false);
+  }
 }
 
 void Job::on_start_failed(const Error& error) {
@@ -258,7 +283,8 @@ void Job::on_time() {
   }
 }
 
-void Job::begin_stop(int code, const std::string& reason, bool at_once) {
+void Job::begin_stop(int code, const std::string& reason, bool at_once,
+                     std::optional<std::uint64_t> because) {
   // The first reason to stop decides the exit code, a rank's own failure included.
   if (!code_ && stop_ == Stop::none) {
     code_ = code;
@@ -271,7 +297,7 @@ void Job::begin_stop(int code, const std::string& reason, bool at_once) {
                              .grace = at_once ? milliseconds(0) : parts_.grace,
                              .deadline = {},
                              .ranks = {},
-                             .because = {}});
+                             .because = because});
 }
 
 void Job::drop_output() {
@@ -306,6 +332,13 @@ int Job::finish() {
     }
     say("not ended, or nobody can say: ranks " + to_string(to_rank_set(left)));
   }
+  if (parts_.mpi && outcome.is_ended()) {
+    parts_.mpi->stop();
+    for (const auto& notice : events_.take_notices()) mpi_.add(notice);
+    const bool may_restart = arguments_.restart.on != RestartPolicy::On::never;
+    if (const auto trouble = mpi_.decide(outcome.ranks, may_restart); trouble && exit_code == 0)
+      exit_code = trouble->code;
+  }
   if (outcome.is_ended() && arguments_.from != RunArguments::From::addresses) {
     if (auto down =
             parts_.hosts->shutdown(std::chrono::seconds(10), milliseconds(0), "the run is over");
@@ -328,7 +361,8 @@ int Job::finish() {
   if (!is_stuck_) {
     const auto words =
         (arguments_.report ? launch_report(parts_.mesh->ref(), outcome) : std::string()) +
-        (is_stopped_elsewhere_ ? words_of_a_stop(outcome) : std::string()) + last_words(outcome);
+        (is_stopped_elsewhere_ ? words_of_a_stop(outcome) : std::string()) + last_words(outcome) +
+        mpi_.last_words(outcome.first_failure);
     [[maybe_unused]] const auto n = ::write(STDERR_FILENO, words.data(), words.size());
   }
   // What waits for a rank or a reader that does not come cannot be joined; hosts that are left see

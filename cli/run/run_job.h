@@ -12,7 +12,7 @@
 
 namespace meshbus::cli {
 
-/// `meshbus run`
+/// `meshbus run`. Large because: it has a member for each option.
 struct RunArguments {
   HostsSaid said;
   /// What `said` means (choose_run_hosts): hosts to start on this machine, running hosts, or one
@@ -24,6 +24,10 @@ struct RunArguments {
   std::optional<std::string> name;
   std::optional<std::chrono::milliseconds> timeout;
   bool keep_going = false;
+  /// none, auto, pmi1, pmix; empty = not said.
+  std::string mpi;
+  /// The ranks find what torchrun sets.
+  bool torch = false;
   RestartPolicy restart;
   bool no_prefix = false;
   /// none, all, or a rank.

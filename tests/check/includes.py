@@ -71,6 +71,8 @@ MAY = {
         "agent/proc/runtime",
         "agent/proc",
     ),
+    "agent/mpi": {"agent/proc/include", "mesh", "common/include", *COMMON},
+    "agent/torch": {"common/base", "common/include", "mesh"},
     "client": {"mesh", "wire", "common/include", *COMMON},
     "client/local": {
         "agent/os",
@@ -98,7 +100,7 @@ NARROW = {
     "cli/support": {"agent/warden/warden.h"},
     "cli/keys": {"agent/warden/warden.h"},
     "cli/hosts": {"agent/warden/warden.h"},
-    "cli/run": {"agent/os/cgroup_placement.h"},
+    "cli/run": {"agent/mpi/notice.h", "agent/os/cgroup_placement.h"},
     "client/local": {"broker/broker.h", "agent/host/host_agent.h"},
 }
 # Whose closure of includes stays free of every library: the processes that everything hangs on

@@ -8,6 +8,8 @@ packages=(g++ cmake ninja-build ccache mold libzmq3-dev cppzmq-dev libflatbuffer
   libcli11-dev libexpected-dev nlohmann-json3-dev doctest-dev libbenchmark-dev)
 # What only tests need: tests/dev/deal is Python, and examples/monitor.py a ZeroMQ tool in it.
 test_packages=(python3 python3-zmq python3-flatbuffers openssh-client)
+# MPI libraries, for which tests of run --mpi compile a program, and PMIx for the helper.
+mpi_test_packages=(mpich libmpich-dev openmpi-bin libopenmpi-dev libpmix-dev python3-mpi4py)
 # Servers that tests start for themselves, to launch hosts over a real sshd and in a real Slurm job.
 # Where systemd runs, installing one would make it serve this machine: they are installed only where
 # it does not (containers). Tests that miss one are skipped and counted.

@@ -16,6 +16,7 @@
 #include "agent/os/limit_places.h"
 #include "agent/os/spawner.h"
 #include "common/base/unique_fd.h"
+#include "tests/support/environment.h"
 #include "tests/support/process.h"
 
 namespace meshbus::test {
@@ -88,6 +89,37 @@ std::string why_no_limits(const os::GroupLimits& limits) {
   return checked ? "" : checked.error().detail();
 }
 
+std::string why_no_program(const std::string& program) {
+  const auto tried =
+      run({"sh", "-c", "command -v \"$1\"", "sh", program}, std::chrono::seconds(30));
+  return tried.status == ExitStatus::exited(0) ? "" : program + " is not there";
+}
+
+std::string why_no_module(const std::string& module) {
+  const auto tried = run(
+      {"/usr/bin/python3", "-c",
+       "import importlib.util, sys; sys.exit(importlib.util.find_spec('" + module + "') is None)"},
+      std::chrono::seconds(30));
+  return tried.status == ExitStatus::exited(0) ? "" : "no Python module " + module;
+}
+
+std::string why_no_pmix() {
+  const auto folder = std::filesystem::path(bin("meshbus")).parent_path();
+  return std::filesystem::exists(folder / "meshbus-mpi-pmix")
+             ? ""
+             : "meshbus-mpi-pmix was built without libpmix";
+}
+
+std::string why_no_open_mpi() {
+  const auto reason = why_no_pmix();
+  return reason.empty() ? why_no_program("mpicc.openmpi") : reason;
+}
+
+std::string why_no_mpi4py() {
+  const auto reason = why_no_pmix();
+  return reason.empty() ? why_no_module("mpi4py") : reason;
+}
+
 std::string why_no_ipv6() {
   const UniqueFd fd(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in6 own{};
@@ -114,6 +146,10 @@ const Need kNeeds[] = {
      [] { return why_no_limits({.memory = 64 << 20, .pids = 64, .cpu_milli = 1000}); }},
     {need::ipv6, why_no_ipv6},
     {need::real_time, why_no_real_time},
+    {need::mpich, [] { return why_no_program("mpicc.mpich"); }},
+    {need::open_mpi, why_no_open_mpi},
+    {need::mpi4py, why_no_mpi4py},
+    {need::torch, [] { return why_no_module("torch"); }},
     {need::root, why_not_root}};
 
 }  // namespace

@@ -27,6 +27,10 @@ inline constexpr char cpu_limit[] = "needs limits of CPU time";
 inline constexpr char all_limits[] = "needs limits of memory and processes and CPU time";
 inline constexpr char ipv6[] = "needs IPv6";
 inline constexpr char real_time[] = "needs two CPUs and leave to hold one of them";
+inline constexpr char mpich[] = "needs MPICH and its compiler";
+inline constexpr char open_mpi[] = "needs Open MPI and its compiler and meshbus-mpi-pmix";
+inline constexpr char mpi4py[] = "needs mpi4py and meshbus-mpi-pmix";
+inline constexpr char torch[] = "needs PyTorch";
 inline constexpr char root[] = "needs root";
 }  // namespace need
 

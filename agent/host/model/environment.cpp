@@ -2,22 +2,13 @@
 
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <map>
 #include <string_view>
 
+#include "common/base/launcher_variables.h"
+
 namespace meshbus::host {
 namespace {
-
-/// Set by us for each proc, or meant for one process alone: never passed on.
-bool is_private(std::string_view name) {
-  static constexpr std::array<std::string_view, 9> names{
-      "MESHBUS_BOOTSTRAP", "MESHBUS_ADDR", "MESHBUS_MESH", "MESHBUS_RESTARTS", "RANK",
-      "LOCAL_RANK",        "WORLD_SIZE",   "NODE_RANK",    "LOCAL_WORLD_SIZE"};
-  return std::find(names.begin(), names.end(), name) != names.end() ||
-         name.starts_with("MESHBUS_RANK_") || name.starts_with("MESHBUS_SIZE_");
-}
 
 std::string entry(std::string_view name, std::string_view value) {
   return std::string(name) + "=" + std::string(value);
@@ -46,13 +37,13 @@ Environment shared_environment(const MeshSpec& spec, const Environment& inherite
     for (const auto& variable : inherited) {
       const auto equals = variable.find('=');
       if (equals == std::string::npos || equals == 0 ||
-          is_private(std::string_view(variable).substr(0, equals)))
+          is_place_variable(std::string_view(variable).substr(0, equals)))
         continue;
       values[variable.substr(0, equals)] = variable.substr(equals + 1);
     }
   }
   for (const auto& [name, value] : spec.command.environment) {
-    if (!is_private(name)) values[name] = value;
+    if (!is_own_variable(name)) values[name] = value;
   }
   const auto& region = spec.region;
   for (std::size_t axis = 0; axis < region.num_dims(); ++axis)

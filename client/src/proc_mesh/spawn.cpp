@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <set>
 
 #include "agent/os/process_link.h"
 #include "client/src/host_mesh/host_mesh_impl.h"
@@ -11,23 +10,13 @@
 #include "client/src/proc_mesh/proc_mesh_impl.h"
 #include "client/src/proc_mesh/restart_orders.h"
 #include "client/src/proc_mesh/wire_reports.h"
+#include "common/base/launcher_variables.h"
 #include "common/security/token.h"
 #include "common/wire/wire_region.h"
 #include "wire/lifecycle_generated.h"
 
 namespace meshbus {
 namespace {
-
-/// Variables that say which proc of which mesh a process is: when this launcher is one itself, they
-/// are not its procs'.
-bool is_place(std::string_view name) {
-  static const std::set<std::string_view> places{
-      "RANK",         "LOCAL_RANK",        "WORLD_SIZE",      "LOCAL_WORLD_SIZE",
-      "NODE_RANK",    "MASTER_ADDR",       "MASTER_PORT",     "MESHBUS_ADDR",
-      "MESHBUS_MESH", "MESHBUS_BOOTSTRAP", "MESHBUS_RESTARTS"};
-  return places.contains(name) || name.starts_with("MESHBUS_RANK_") ||
-         name.starts_with("MESHBUS_SIZE_");
-}
 
 void set_variables(wire::CommandT& command, const std::map<std::string, std::string>& variables) {
   for (const auto& [key, value] : variables) {
@@ -43,7 +32,8 @@ std::map<std::string, std::string> own_environment() {
   for (char** at = environ; at != nullptr && *at != nullptr; ++at) {
     const std::string_view entry(*at);
     const auto equals = entry.find('=');
-    if (equals == std::string_view::npos || equals == 0 || is_place(entry.substr(0, equals)))
+    if (equals == std::string_view::npos || equals == 0 ||
+        is_place_variable(entry.substr(0, equals)))
       continue;
     variables.emplace(entry.substr(0, equals), entry.substr(equals + 1));
   }

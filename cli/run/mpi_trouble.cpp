@@ -1,0 +1,66 @@
+#include "cli/run/mpi_trouble.h"
+
+#include <algorithm>
+
+namespace meshbus::cli {
+
+using mpi::Notice;
+
+void MpiTrouble::add(const Notice& notice) {
+  notices_.push_back(notice);
+}
+
+MpiTrouble::Verdict MpiTrouble::verdict_of(const Notice& notice) {
+  const auto rank = std::to_string(notice.rank);
+  // A job that was aborted never looks like one that went well.
+  const int code = (notice.code & 255) == 0 ? 1 : notice.code & 255;
+  switch (notice.kind) {
+    case Notice::Kind::abort:
+      return {code, notice.rank,
+              "MPI_Abort(" + std::to_string(notice.code) + ") by rank " + rank +
+                  (notice.text.empty() ? "" : ": " + notice.text)};
+    case Notice::Kind::refused:
+      return {code, notice.rank,
+              "rank " + rank + " called " + notice.text + ", which --mpi does not have"};
+    case Notice::Kind::unfinalized: break;
+  }
+  return {1, notice.rank,
+          "rank " + rank +
+              " ended with exit 0 between MPI_Init and MPI_Finalize, and the others "
+              "would wait for it"};
+}
+
+std::optional<MpiTrouble::Verdict> MpiTrouble::decide(const std::vector<RankReport>& ranks,
+                                                      bool may_restart) {
+  if (cause_) return cause_;
+  const auto is_reason = [&](const Notice& notice) {
+    if (notice.rank >= ranks.size()) return false;
+    const auto& rank = ranks[notice.rank];
+    // What an attempt before has said is answered by its restart.
+    if (rank.restarts != notice.attempt) return false;
+    if (notice.kind == Notice::Kind::refused) return true;
+    if (notice.kind == Notice::Kind::abort) return !may_restart;
+    // A rank that has failed speaks for itself, and one that was stopped did what it was told.
+    return rank.is_terminal() && !rank.is_failure() && rank.step == StopStep::none &&
+           !rank.is_restarting;
+  };
+  const auto found = std::find_if(notices_.begin(), notices_.end(), is_reason);
+  if (found != notices_.end()) cause_ = verdict_of(*found);
+  return cause_;
+}
+
+std::optional<std::string> MpiTrouble::words_of(const RankReport& failure) const {
+  const auto found = std::find_if(notices_.rbegin(), notices_.rend(), [&](const Notice& notice) {
+    return notice.rank == failure.rank && notice.attempt == failure.restarts &&
+           notice.kind == Notice::Kind::abort;
+  });
+  return found == notices_.rend() ? std::nullopt : std::optional(verdict_of(*found).words);
+}
+
+std::string MpiTrouble::last_words(const std::optional<RankReport>& failure) const {
+  auto words = cause_ ? std::optional(cause_->words) : std::nullopt;
+  if (!words && failure) words = words_of(*failure);
+  return words ? "meshbus: first cause: " + *words + "\n" : "";
+}
+
+}  // namespace meshbus::cli

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/mpi/notice.h"
+#include "meshbus/rank_report.h"
+
+namespace meshbus::cli {
+
+/// Judges what MPI helpers tell of ranks: which of it ends the job, and in which words. Pure.
+class MpiTrouble {
+ public:
+  /// Why a job is to be stopped.
+  struct Verdict {
+    int code = 0;  ///< For `run` to exit with.
+    std::uint64_t rank = 0;
+    std::string words;  ///< "MPI_Abort(7) by rank 3"
+  };
+
+  void add(const mpi::Notice& notice);
+  /// The first reason to stop that is not left to the end of the rank itself. `ranks` are the
+  /// reports of all. With `may_restart` the end of a rank that has aborted is for the
+  /// RestartPolicy.
+  std::optional<Verdict> decide(const std::vector<RankReport>& ranks, bool may_restart);
+  /// What the rank that has failed said before: "MPI_Abort(7) by rank 3".
+  std::optional<std::string> words_of(const RankReport& failure) const;
+  /// The line for the end of a run whose first failure that is, or nothing.
+  std::string last_words(const std::optional<RankReport>& failure) const;
+
+ private:
+  static Verdict verdict_of(const mpi::Notice& notice);
+
+  std::vector<mpi::Notice> notices_;
+  /// What was decided: it does not change any more.
+  std::optional<Verdict> cause_;
+};
+
+}  // namespace meshbus::cli
