@@ -8,6 +8,8 @@ packages=(g++ cmake ninja-build ccache mold libzmq3-dev cppzmq-dev libflatbuffer
   libcli11-dev libexpected-dev nlohmann-json3-dev doctest-dev libbenchmark-dev)
 # What only tests need: tests/dev/deal is Python, and examples/monitor.py a ZeroMQ tool in it.
 test_packages=(python3 python3-zmq python3-flatbuffers openssh-client)
+# What the Python package needs: to be built, to send classes by value, and to be tested.
+python_packages=(python3-dev pybind11-dev python3-cloudpickle python3-pytest python3-numpy mypy)
 # Servers that tests start for themselves, to launch hosts over a real sshd and in a real Slurm job.
 # Where systemd runs, installing one would make it serve this machine: they are installed only where
 # it does not (containers). Tests that miss one are skipped and counted.
