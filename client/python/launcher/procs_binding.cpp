@@ -43,9 +43,10 @@ auto close_input(const PythonProcs& self, std::uint64_t rank) {
 }
 
 auto spawn_actors(const PythonProcs& self, std::string type, std::string name,
-                  const py::bytes& params, std::optional<double> timeout,
+                  const py::bytes& params, const ProcMeshRef& ref, std::optional<double> timeout,
                   const std::shared_ptr<Inbox>& inbox) {
   ActorSpawnOptions options;
+  options.region = ref.region();
   if (timeout) options.deadline = milliseconds_of(*timeout);
   options.on_failure = [inbox](const ActorReport& report) {
     inbox->push([report] { return py::make_tuple("actor", value_of(report)); });

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <optional>
 
+#include <unistd.h>
+
 #include <pybind11/pybind11.h>
 
 namespace meshbus::python {
@@ -32,7 +34,11 @@ bool wait_with_signals(std::optional<double> seconds, Wait wait) {
   for (;;) {
     {
       py::gil_scoped_release release;
-      if (wait(std::min(end, Clock::now() + kSignalLook))) return true;
+      const bool is_true = wait(std::min(end, Clock::now() + kSignalLook));
+      // A daemon thread at the end of Python must not ask for the GIL: that would end the thread in
+      // the middle of C++, and the process with it.
+      while (_Py_IsFinalizing() != 0) ::pause();
+      if (is_true) return true;
     }
     if (PyErr_CheckSignals() != 0) throw py::error_already_set();
     if (has_end && Clock::now() >= end) return false;

@@ -29,15 +29,16 @@ from meshbus.errors import (ActorFailure, CallError, ConfigurationError, Error, 
                             MeshFailure, NotExist, OutOfRange, ParseError, QueueFull, Refused,
                             RemoteError, SpawnError, StopError, Timeout, TooLarge, Unauthorised,
                             Unreachable)
-from meshbus.reports import ActorReport, Event, Outcome, RankReport, RestartReport
 from meshbus.values import Extent, Point, ValueMesh
 
 if TYPE_CHECKING:
     from meshbus.actors import ActorMesh
     from meshbus.future import Future, as_completed, wait
     from meshbus.hosts import HostMesh, attach, slurm, ssh, start, take
+    from meshbus.pool import BrokenPool, Pool
     from meshbus.proc import Proc, init, is_rank, this_proc
     from meshbus.procs import Limits, ProcMesh, Restart, ignore
+    from meshbus.reports import ActorReport, Event, Outcome, RankReport, RestartReport
 
 _LAZY = {
     "ActorMesh": "actors",
@@ -45,17 +46,20 @@ _LAZY = {
     "HostMesh": "hosts", "attach": "hosts", "slurm": "hosts", "ssh": "hosts", "start": "hosts",
     "take": "hosts",
     "Proc": "proc", "init": "proc", "is_rank": "proc", "this_proc": "proc",
+    "BrokenPool": "pool", "Pool": "pool",
+    "ActorReport": "reports", "Event": "reports", "Outcome": "reports", "RankReport": "reports",
+    "RestartReport": "reports",
     "Limits": "procs", "ProcMesh": "procs", "Restart": "procs", "ignore": "procs",
 }
 
 __all__ = [
-    "Actor", "ActorFailure", "ActorMesh", "ActorReport", "CallError", "ConfigurationError",
-    "Endpoint", "Error", "Event", "Extent", "FateUnknown", "Future", "HostMesh", "Limits",
-    "MeshFailure", "NotExist", "Outcome", "OutOfRange", "ParseError", "Point", "Proc", "ProcMesh",
-    "QueueFull", "RankReport", "Refused", "RemoteError", "Restart", "RestartReport", "SpawnError",
-    "StopError", "Timeout", "TooLarge", "Unauthorised", "Unreachable", "ValueMesh", "as_completed",
-    "attach", "context", "endpoint", "ignore", "init", "is_rank", "slurm", "ssh", "start", "take",
-    "this_proc", "versions", "wait",
+    "Actor", "ActorFailure", "ActorMesh", "ActorReport", "BrokenPool", "CallError",
+    "ConfigurationError", "Endpoint", "Error", "Event", "Extent", "FateUnknown", "Future",
+    "HostMesh", "Limits", "MeshFailure", "NotExist", "OutOfRange", "Outcome", "ParseError",
+    "Point", "Pool", "Proc", "ProcMesh", "QueueFull", "RankReport", "Refused", "RemoteError",
+    "Restart", "RestartReport", "SpawnError", "StopError", "Timeout", "TooLarge", "Unauthorised",
+    "Unreachable", "ValueMesh", "as_completed", "attach", "context", "endpoint", "ignore", "init",
+    "is_rank", "slurm", "ssh", "start", "take", "this_proc", "versions", "wait",
 ]
 
 

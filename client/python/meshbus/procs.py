@@ -184,15 +184,16 @@ class EventStream:
         self.close()
         raise StopAsyncIteration
 
-    def _wait(self, seconds: float) -> bool:
-        """Takes an event and drops it. False: none came."""
+    def _next(self, seconds: float) -> Event | None:
+        """The next event; nothing when none comes in time, or at all."""
         with self._changed:
             if not self._events and not self._is_over:
-                self._changed.wait(seconds)
-            if self._events:
-                self._events.popleft()
-                return True
-            return self._is_over
+                self._changed.wait(max(0.0, seconds))
+            return self._events.popleft() if self._events else None
+
+    def _wait(self, seconds: float) -> bool:
+        """Takes an event and drops it. False: none came."""
+        return self._next(seconds) is not None or self._is_over
 
     def close(self) -> None:
         """No more events."""
@@ -457,13 +458,23 @@ class ProcMesh:
 
     def _spawn(self, cls: Callable[..., A], args: Any, kwargs: Any, name: str | None,
                timeout: float | None, on_failure: Callable[[ActorReport], object] | None) -> A:
+        return self._spawn_in(self._ref, cls, args, kwargs, name, timeout, on_failure)
+
+    def _spawn_at(self, rank: int, cls: type[A], args: Any) -> A:
+        """For the package: an actor in one rank."""
+        only = cut(self._ref, dict(self.extent.point(rank)))
+        return self._spawn_in(only, cls, args, {}, None, None, ignore)
+
+    def _spawn_in(self, ref: _client.ProcMeshRef, cls: Callable[..., A], args: Any, kwargs: Any,
+                  name: str | None, timeout: float | None,
+                  on_failure: Callable[[ActorReport], object] | None) -> A:
         if not isinstance(cls, type) or not issubclass(cls, Actor):
             raise ConfigurationError(f"spawn() wants a class that derives from meshbus.Actor, not "
                                      f"{cls!r}")
         params = _spawn_params(cls, args, kwargs)
         inbox = _client.Inbox()
-        pending = self._core.spawn_actors("python", name or self._fresh_name(cls), params, timeout,
-                                          inbox)
+        pending = self._core.spawn_actors("python", name or self._fresh_name(cls), params, ref,
+                                          timeout, inbox)
         made: Any = Future(pending, lambda core: ActorMesh(core, cls, inbox, on_failure)).result()
         return made
 
