@@ -60,6 +60,8 @@ foreach(folder mesh common client client/local agent/proc)
 endforeach()
 file(GLOB schema_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/schemas/*.fbs)
 install(FILES ${schema_files} DESTINATION ${CMAKE_INSTALL_DATADIR}/meshbus/schemas)
+install(PROGRAMS ${PROJECT_SOURCE_DIR}/examples/peer.py ${PROJECT_SOURCE_DIR}/examples/monitor.py
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/meshbus/examples)  # they find the schemas beside them
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 # find_package(meshbus [COMPONENTS client proc local]) gives meshbus::client, meshbus::proc and meshbus::local.
