@@ -69,7 +69,8 @@ def wait_until(condition, seconds=20):
 def nothing_left():
     """After all tests: no process of theirs lives."""
     yield
-    sys.modules["meshbus._context"].close_all()
+    if context := sys.modules.get("meshbus._context"):
+        context.close_all()
     end = time.monotonic() + 20
     while left := left_behind():
         if time.monotonic() > end:

@@ -128,12 +128,10 @@ def test_one_is_for_one(counters):
 def test_await(counters):
     async def main():
         values, alone = await asyncio.gather(
-            _await(counters.echo.call(1)),
-            _await(counters.slice(host=0, gpu=0).later.one(0.01, "x")))
+            counters.echo.call(1), counters.slice(host=0, gpu=0).later.one(0.01, "x"))
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(counters.later.call(1, "x"), 0.05)
         return list(values), alone
-
-    async def _await(future):
-        return await future
     assert asyncio.run(main()) == ([1, 1, 1, 1], "x")
 
 

@@ -29,13 +29,23 @@ def run(words, folder):
     return done.stdout
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Where the files of the documents are."""
+    return tmp_path_factory.mktemp("documents")
+
+
 @pytest.mark.parametrize("name, file, program, output", PROGRAMS, ids=[p[0] for p in PROGRAMS])
-def test_program(name, file, program, output, tmp_path):
-    (tmp_path / (file or "program.py")).write_text(program)
-    if file == "rank.py":
-        said = run(["-m", "meshbus.run", "-n", "2", file], tmp_path)
+def test_program(name, file, program, output, folder):
+    (folder / (file or "program.py")).write_text(program)
+    if file is None:
+        comment = re.search(r"print\(.*\) +# (.*)", program)
+        assert run(["program.py"], folder) == (output or f"{comment.group(1)}\n")
+    elif file == "rank.py":
+        said = run(["-m", "meshbus.run", "-n", "2", file], folder)
         assert sorted(said.splitlines()) == ["[0] 0 of 2 HELLO", "[1] 1 of 2 HELLO"]
-        return
-    said = run(["program.py"], tmp_path)
-    comment = re.search(r"print\(.*\) +# (.*)", program)
-    assert said == (output or f"{comment.group(1)}\n")
+    elif file.startswith("test_"):
+        words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "meshbus.pytest_plugin"]
+        assert "1 passed" in run([*words, file], folder)
+    else:
+        compile(program, file, "exec")  # a later program starts it
