@@ -34,7 +34,7 @@ from meshbus.values import Extent, Point, ValueMesh
 if TYPE_CHECKING:
     from meshbus.actors import ActorMesh
     from meshbus.future import Future, as_completed, wait
-    from meshbus.hosts import HostMesh, attach, slurm, ssh, start, take
+    from meshbus.hosts import HostMesh, attach, slurm, ssh, start, start_async, take
     from meshbus.pool import BrokenPool, Pool
     from meshbus.proc import Proc, init, is_rank, this_proc
     from meshbus.procs import Limits, ProcMesh, Restart, ignore
@@ -44,6 +44,7 @@ _LAZY = {
     "ActorMesh": "actors",
     "Future": "future", "as_completed": "future", "wait": "future",
     "HostMesh": "hosts", "attach": "hosts", "slurm": "hosts", "ssh": "hosts", "start": "hosts",
+    "start_async": "hosts",
     "take": "hosts",
     "Proc": "proc", "init": "proc", "is_rank": "proc", "this_proc": "proc",
     "BrokenPool": "pool", "Pool": "pool",
@@ -59,7 +60,7 @@ __all__ = [
     "Point", "Pool", "Proc", "ProcMesh", "QueueFull", "RankReport", "Refused", "RemoteError",
     "Restart", "RestartReport", "SpawnError", "StopError", "Timeout", "TooLarge", "Unauthorised",
     "Unreachable", "ValueMesh", "as_completed", "attach", "context", "endpoint", "ignore", "init",
-    "is_rank", "slurm", "ssh", "start", "take", "this_proc", "versions", "wait",
+    "is_rank", "slurm", "ssh", "start", "start_async", "take", "this_proc", "versions", "wait",
 ]
 
 

@@ -274,10 +274,17 @@ def _made(pending: _client.Pending, is_owner: bool) -> Future[HostMesh]:
 def start(hosts: Axes = 1, *, containment: str = "", settings: Mapping[str, str] | None = None,
           ready: float = _READY) -> HostMesh:
     """Starts hosts on this machine. They end with this program, however it ends."""
+    return start_async(hosts, containment=containment, settings=settings, ready=ready).result()
+
+
+def start_async(hosts: Axes = 1, *, containment: str = "",
+                settings: Mapping[str, str] | None = None,
+                ready: float = _READY) -> Future[HostMesh]:
+    """The same as a Future: `async with await meshbus.start_async() as hosts`."""
     extent = Extent(host=hosts) if isinstance(hosts, int) else Extent.of(hosts)
     return _made(_context.connect().process(list(extent.labels), list(extent.sizes),
                                             _context.program(), list((settings or {}).items()),
-                                            containment, ready), True).result()
+                                            containment, ready), True)
 
 
 def ssh(*destinations: str, program: str = "", containment: str = "",
