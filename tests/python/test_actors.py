@@ -49,6 +49,10 @@ class Counter(meshbus.Actor):
         time.sleep(seconds)  # sleep-ok: an endpoint that takes long
 
     @meshbus.endpoint
+    def hold(self, n):
+        return sum(range(n))  # one long call of C
+
+    @meshbus.endpoint
     def leave(self, code):
         os._exit(code)
 
@@ -367,6 +371,15 @@ def test_a_rank_dies_in_a_call(hosts):
             actors.echo(1)
         reports = [r for r in procs.reports if r.is_failure]
         assert {r.exit_code for r in reports} <= {9}
+
+
+def test_a_rank_that_holds_the_lock_of_python_is_not_taken_for_dead(workers):
+    with workers.spawn(Counter) as actors:
+        future = actors.slice(host=0, gpu=0).hold.call(60_000_000)
+        for _ in range(3):
+            assert [r.state for r in workers.status()] == ["ready"] * 4
+            assert {r.trouble for r in workers.reports} == {"none"}
+        assert future.result(50)[0] > 0
 
 
 def test_on_stop_runs(hosts, tmp_path):
