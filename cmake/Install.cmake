@@ -66,6 +66,8 @@ foreach(folder mesh common client client/local agent/proc)
 endforeach()
 file(GLOB schema_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/schemas/*.fbs)
 install(FILES ${schema_files} DESTINATION ${CMAKE_INSTALL_DATADIR}/meshbus/schemas)
+install(PROGRAMS ${PROJECT_SOURCE_DIR}/examples/peer.py ${PROJECT_SOURCE_DIR}/examples/monitor.py
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/meshbus/examples)  # they find the schemas beside them
 # Where only some targets were built there are none.
 install(DIRECTORY ${PROJECT_BINARY_DIR}/share/ DESTINATION ${CMAKE_INSTALL_DATADIR} OPTIONAL
   PATTERN made EXCLUDE)

@@ -3,12 +3,14 @@
 one:
 
     peer.py HOST                            what runs on that host, as one line of JSON per rank
-peer.py HOST call PROC PORT [TEXT]      calls a port of a mesh proc ("work_3-13Se1Maqzryj") and
-prints the answer
+    peer.py HOST call PROC PORT [TEXT]      calls a port of a mesh proc ("work_3-13Se1Maqzryj")
+                                            and prints the answer
 
 HOST is an address as `meshbus host` prints it: unix:/path (or tcp:HOST:PORT of a host that runs
 with --insecure). Needs python3-zmq, python3-flatbuffers and flatc (Debian: apt install python3-zmq
-python3-flatbuffers flatbuffers-compiler). """
+python3-flatbuffers flatbuffers-compiler).
+"""
+import collections
 import importlib
 import itertools
 import json
@@ -84,6 +86,7 @@ class Peer:
         self.name = "client-" + make_uuid()
         self.incarnation = secrets.randbits(64) or 1
         self.ids, self.sequence = itertools.count(1), itertools.count(1)
+        self.messages = collections.deque()  # of frames that came, not looked at yet
         self.taken = 0  # bytes of data that we took: our FrameHeader.credit
         scheme, _, rest = host.partition(":")
         if scheme not in ("unix", "tcp"):
@@ -181,23 +184,31 @@ class Peer:
     def receive(self):
         """The messages that come until LIMIT, as (envelope, body)."""
         end = time.monotonic() + LIMIT
-        while (left := end - time.monotonic()) > 0 and self.socket.poll(left * 1000):
-            packed, *detached = self.socket.recv_multipart()
-            magic, layout, lane, count, flags, _ = FRAME.unpack_from(packed)
-            if (magic, layout, flags) != (MAGIC, LAYOUT, 0):
-                raise Failed(f"{self.host} speaks another layout of frames: {layout}")
-            at = FRAME.size
-            for _ in range(count):
-                envelope = ENVELOPE.unpack_from(packed, at)
-                at += ENVELOPE.size
-                length = envelope[6]
-                if envelope[-1] & DETACHED:
-                    body = detached.pop(0)
-                else:
-                    body, at = packed[at : at + length], at + length + -length % 8
-                if lane == DATA:
-                    self.taken += ENVELOPE.size + length
-                yield envelope, body
+        while True:
+            while self.messages:
+                yield self.messages.popleft()
+            left = end - time.monotonic()
+            if left <= 0 or not self.socket.poll(left * 1000):
+                return
+            self.take_frame(*self.socket.recv_multipart())
+
+    def take_frame(self, packed, *detached):
+        """A frame has many messages; a caller of receive() may want only the first of them."""
+        magic, layout, lane, count, flags, _ = FRAME.unpack_from(packed)
+        if (magic, layout, flags) != (MAGIC, LAYOUT, 0):
+            raise Failed(f"{self.host} speaks another layout of frames: {layout}")
+        at, bodies = FRAME.size, iter(detached)
+        for _ in range(count):
+            envelope = ENVELOPE.unpack_from(packed, at)
+            at += ENVELOPE.size
+            length = envelope[6]
+            if envelope[-1] & DETACHED:
+                body = next(bodies)
+            else:
+                body, at = packed[at : at + length], at + length + -length % 8
+            if lane == DATA:
+                self.taken += ENVELOPE.size + length
+            self.messages.append((envelope, body))
 
 
 def show(peer, wire):

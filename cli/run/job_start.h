@@ -4,9 +4,9 @@
 #include <chrono>
 #include <memory>
 
-#include "cli/run/events.h"
 #include "cli/run/input_pump.h"
 #include "cli/run/mpi_job.h"
+#include "cli/run/run_events.h"
 #include "cli/run/run_job.h"
 #include "cli/support/output_writer.h"
 #include "meshbus/client.h"

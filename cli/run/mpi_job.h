@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "cli/run/events.h"
 #include "cli/run/mpi_program.h"
+#include "cli/run/run_events.h"
 #include "cli/run/run_job.h"
 #include "meshbus/client.h"
 

@@ -13,6 +13,10 @@ bench_verb() {
     fi
   fi
   if [[ $1 == mesh ]]; then target=meshbus-bench-mesh; fi
+  if [[ $1 == python ]]; then
+    build_python
+    target=echo_proc
+  fi
   build release ON "$target"
   cd "$here"
   step "bench $1" "$root/tests/bench/run" "$@"

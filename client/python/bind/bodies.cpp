@@ -1,0 +1,79 @@
+#include "client/python/bind/bodies.h"
+
+#include <cstdint>
+#include <deque>
+
+#include "client/python/bind/errors.h"
+
+namespace meshbus::python {
+namespace {
+
+constexpr std::size_t kLargeBody = 64 * 1024;  // copying more takes longer than giving up the GIL
+
+/// The bytes of a bytes-like object, held for as long as this lives.
+class HeldBytes {
+ public:
+  explicit HeldBytes(py::handle object) {
+    if (PyObject_GetBuffer(object.ptr(), &buffer_, PyBUF_SIMPLE) != 0)
+      throw py::error_already_set();
+  }
+  ~HeldBytes() { PyBuffer_Release(&buffer_); }
+  HeldBytes(const HeldBytes&) = delete;
+  HeldBytes& operator=(const HeldBytes&) = delete;
+
+  std::string_view view() const {
+    return {static_cast<const char*>(buffer_.buf), static_cast<std::size_t>(buffer_.len)};
+  }
+
+ private:
+  Py_buffer buffer_{};
+};
+
+}  // namespace
+
+std::string gather(py::handle parts) {
+  if (!PyList_Check(parts.ptr())) return std::string(HeldBytes(parts).view());
+  std::deque<HeldBytes> held;
+  std::size_t size = 0;
+  for (const auto part : py::reinterpret_borrow<py::list>(parts)) {
+    held.emplace_back(part);
+    size += held.back().view().size();
+  }
+  std::string all;
+  const auto copy = [&] {
+    all.reserve(size);
+    for (const auto& part : held) all.append(part.view());
+  };
+  if (size > kLargeBody) {
+    py::gil_scoped_release release;
+    copy();
+  } else {
+    copy();
+  }
+  return all;
+}
+
+py::object answers_of(std::vector<Result<std::string>> answers) {
+  py::list all;
+  for (auto& answer : answers)
+    all.append(answer ? py::cast(Body{std::move(*answer)}) : exception_of(answer.error()));
+  return all;
+}
+
+py::str text_of(std::string_view bytes) {
+  return py::reinterpret_steal<py::str>(
+      PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "replace"));
+}
+
+void bind_bodies(py::module_& module) {
+  py::class_<Body>(module, "Body", py::buffer_protocol(), py::module_local(),
+                   "Bytes that came. Use it as a buffer, or bytes(body).")
+      .def("__len__", [](const Body& body) { return body.bytes.size(); })
+      .def("__bytes__", [](const Body& body) { return py::bytes(body.bytes); })
+      .def_buffer([](Body& body) {
+        return py::buffer_info(reinterpret_cast<std::uint8_t*>(body.bytes.data()),
+                               static_cast<py::ssize_t>(body.bytes.size()));
+      });
+}
+
+}  // namespace meshbus::python

@@ -1,0 +1,137 @@
+#include <pybind11/stl.h>
+
+#include "client/python/bind/bodies.h"
+#include "client/python/bind/places.h"
+#include "client/python/launcher/helper_threads.h"
+#include "client/python/launcher/launcher.h"
+#include "client/python/launcher/waiting.h"
+
+namespace meshbus::python {
+namespace {
+
+using Settings = std::vector<std::pair<std::string, std::string>>;
+
+PythonContext make_context(Settings settings) {
+  auto made = without_gil([&] { return Context::create({.settings = std::move(settings)}); });
+  return {{std::make_shared<Context>(must(std::move(made))), "context"}};
+}
+
+auto call_proc(const PythonContext& self, const ProcMeshRef& ref, std::uint64_t ordinal,
+               std::uint32_t port, py::handle parts, double timeout) {
+  return ahead(
+      [context = self.held.get(), to = must(ref.proc_at(ordinal)), port, body = gather(parts),
+       timeout] { return context->call(to, port, body, milliseconds_of(timeout)); },
+      [](std::string answer) { return py::cast(Body{std::move(answer)}); });
+}
+
+auto call_procs(const PythonContext& self, const ProcMeshRef& ref, std::uint32_t port,
+                py::handle parts, double timeout) {
+  return ahead([context = self.held.get(), ref, port, body = gather(parts),
+                timeout] { return context->call(ref, port, body, milliseconds_of(timeout)); },
+               &answers_of);
+}
+
+void send_to_proc(const PythonContext& self, const ProcMeshRef& ref, std::uint64_t ordinal,
+                  std::uint32_t port, py::handle parts) {
+  const auto body = gather(parts);
+  const auto to = must(ref.proc_at(ordinal));
+  must(without_gil([&, context = self.held.get()] { return context->send(to, port, body); }));
+}
+
+void cast_to_procs(const PythonContext& self, const ProcMeshRef& ref, std::uint32_t port,
+                   py::handle parts) {
+  const auto body = gather(parts);
+  must(without_gil([&, context = self.held.get()] { return context->cast(ref, port, body); }));
+}
+
+/// Hosts that `make` makes, on a helper thread.
+template <typename Make>
+auto hosts_ahead(const PythonContext& self, Make make) {
+  return ahead(
+      [context = self.held.get(), make = std::move(make)] { return make(*context); },
+      [context = self.held.get()](HostMesh hosts) {
+        auto ref = hosts.ref();
+        return py::cast(PythonHosts{
+            context, {std::make_shared<HostMesh>(std::move(hosts)), "host mesh"}, std::move(ref)});
+      });
+}
+
+HostOptions options_of(const std::string& program, const Settings& settings,
+                       const std::string& containment, double ready) {
+  return {.program = program,
+          .containment = containment,
+          .settings = settings,
+          .ready_limit = milliseconds_of(ready)};
+}
+
+auto start_hosts(const PythonContext& self, Labels labels, Sizes sizes, std::string program,
+                 Settings settings, std::string containment, double ready) {
+  return hosts_ahead(
+      self, [extent = extent_of(std::move(labels), std::move(sizes)),
+             options = options_of(program, settings, containment, ready)](Context& context) {
+        return HostMesh::process(context, extent, options);
+      });
+}
+
+auto start_by_ssh(const PythonContext& self, const std::vector<std::string>& destinations,
+                  const std::string& remote_program, Settings settings, std::string containment,
+                  double ready) {
+  return hosts_ahead(self,
+                     [machines = must(ssh_hosts(destinations, remote_program)),
+                      options = options_of({}, settings, containment, ready)](Context& context) {
+                       return HostMesh::remote(context, machines, options);
+                     });
+}
+
+auto start_in_slurm(const PythonContext& self, const std::string& program, Settings settings,
+                    std::string containment, double ready) {
+  return hosts_ahead(self,
+                     [machines = must(slurm_hosts(program)),
+                      options = options_of({}, settings, containment, ready)](Context& context) {
+                       return HostMesh::remote(context, machines, options);
+                     });
+}
+
+auto attach_addresses(const PythonContext& self, std::string name,
+                      const std::vector<std::string>& addresses, double timeout) {
+  std::vector<HostAddr> hosts;
+  for (const auto& address : addresses) hosts.push_back(must(HostAddr::parse(address)));
+  return hosts_ahead(
+      self, [name = std::move(name), hosts = std::move(hosts), timeout](Context& context) {
+        return HostMesh::attach(context, name, hosts, {.deadline = milliseconds_of(timeout)});
+      });
+}
+
+auto attach_reference(const PythonContext& self, const std::string& text, double timeout,
+                      bool is_taken) {
+  return hosts_ahead(self,
+                     [ref = must(HostMeshRef::parse(text)), timeout, is_taken](Context& context) {
+                       const AttachOptions options{.deadline = milliseconds_of(timeout)};
+                       return is_taken ? HostMesh::take(context, ref, options)
+                                       : HostMesh::attach(context, ref, options);
+                     });
+}
+
+}  // namespace
+
+void bind_context(py::module_& module) {
+  py::class_<PythonContext>(module, "Context", "A launcher's place on the bus.")
+      .def(py::init(&make_context))
+      .def("close", [](PythonContext& self) { self.held.close(); })
+      .def("setting", [](const PythonContext& self,
+                         const std::string& key) { return must(self.held.get()->setting(key)); })
+      .def("warnings", [](const PythonContext& self) { return self.held.get()->warnings(); })
+      .def("num_returned",
+           [](const PythonContext& self) { return self.held.get()->num_returned(); })
+      .def("call", &call_proc)
+      .def("call_all", &call_procs)
+      .def("send", &send_to_proc)
+      .def("cast", &cast_to_procs)
+      .def("process", &start_hosts)
+      .def("ssh", &start_by_ssh)
+      .def("slurm", &start_in_slurm)
+      .def("attach", &attach_addresses)
+      .def("attach_ref", &attach_reference);
+}
+
+}  // namespace meshbus::python

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "client/python/bind/errors.h"
+#include "client/python/launcher/pending.h"
+
+namespace meshbus::python {
+
+/// Threads that wait in blocking calls of the library in place of Python's. They block every
+/// signal, so that Python's main thread gets them all, and never take the GIL.
+class HelperThreads {
+ public:
+  /// Those of this process: a child of fork() has its own.
+  static HelperThreads& ours();
+
+  /// Runs a job, on a thread that is idle or on a new one; when all kMost are busy, later.
+  void run(std::function<void()> job);
+
+ private:
+  static constexpr std::size_t kMost = 256;
+  void work();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> jobs_;
+  std::size_t idle_ = 0;
+  std::size_t threads_ = 0;
+};
+
+/// Runs `work`, which returns a Result, on a helper thread. `convert` makes a Python object of its
+/// value, later and with the GIL. Neither may hold Python objects.
+template <typename Work, typename Convert>
+std::shared_ptr<Pending> ahead(Work work, Convert convert) {
+  auto pending = std::make_shared<Pending>();
+  HelperThreads::ours().run([pending, work = std::move(work), convert = std::move(convert)] {
+    auto result = std::make_shared<decltype(work())>(work());
+    pending->fill([result, convert]() -> py::object {
+      if (!*result) raise(result->error());
+      return convert(*std::move(*result));
+    });
+  });
+  return pending;
+}
+
+/// The same for work without a value.
+template <typename Work>
+std::shared_ptr<Pending> ahead(Work work) {
+  auto pending = std::make_shared<Pending>();
+  HelperThreads::ours().run([pending, work = std::move(work)] {
+    auto result = std::make_shared<Result<void>>(work());
+    pending->fill([result]() -> py::object {
+      if (!*result) raise(result->error());
+      return py::none();
+    });
+  });
+  return pending;
+}
+
+}  // namespace meshbus::python

@@ -1,0 +1,73 @@
+#include "client/python/launcher/pending.h"
+
+#include <utility>
+
+#include <pybind11/stl.h>
+
+#include "client/python/launcher/waiting.h"
+
+namespace meshbus::python {
+namespace {
+
+void tell(Inbox& inbox, std::uint64_t token) {
+  inbox.push([token] { return py::int_(token); });
+}
+
+}  // namespace
+
+void Pending::fill(Value value) {
+  decltype(watchers_) watchers;
+  {
+    std::lock_guard lock(mutex_);
+    if (is_done_) return;
+    is_done_ = true;
+    value_ = std::move(value);
+    watchers = std::move(watchers_);
+    changed_.notify_all();
+  }
+  for (const auto& [inbox, token] : watchers) tell(*inbox, token);
+}
+
+bool Pending::is_done() const {
+  std::lock_guard lock(mutex_);
+  return is_done_;
+}
+
+bool Pending::wait(std::optional<double> seconds) {
+  return wait_with_signals(seconds, [this](std::chrono::steady_clock::time_point until) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_until(lock, until, [this] { return is_done_; });
+  });
+}
+
+void Pending::notify(const std::shared_ptr<Inbox>& inbox, std::uint64_t token) {
+  {
+    std::lock_guard lock(mutex_);
+    if (!is_done_) {
+      watchers_.emplace_back(inbox, token);
+      return;
+    }
+  }
+  tell(*inbox, token);
+}
+
+py::object Pending::take() {
+  Value value;
+  {
+    std::lock_guard lock(mutex_);
+    value = std::exchange(value_, {});
+  }
+  return value ? value() : py::none();
+}
+
+void bind_pending(py::module_& module) {
+  py::class_<Pending, std::shared_ptr<Pending>>(module, "Pending", "A result that is under way.")
+      .def(py::init<>(), "One that Python fills itself.")
+      .def("fill", [](Pending& pending) { pending.fill({}); })
+      .def("done", &Pending::is_done)
+      .def("wait", &Pending::wait, py::arg("timeout") = py::none())
+      .def("notify", &Pending::notify)
+      .def("take", &Pending::take);
+}
+
+}  // namespace meshbus::python

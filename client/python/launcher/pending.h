@@ -1,0 +1,46 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <pybind11/pybind11.h>
+
+#include "client/python/launcher/inbox.h"
+
+namespace meshbus::python {
+
+/// A result that is under way. A C++ thread fills it, once and without the GIL; Python waits for it
+/// in plain code, or is told by an Inbox, and takes it.
+class Pending {
+ public:
+  /// Makes the Python object, or raises; runs in Python's thread.
+  using Value = std::function<py::object()>;
+
+  /// The result is there. Only the first one counts. From any thread.
+  void fill(Value value);
+  bool is_done() const;
+  /// Whether it is there by then. Needs the GIL.
+  bool wait(std::optional<double> seconds);
+  /// Puts `token` into the inbox once it is there. Any number may watch.
+  void notify(const std::shared_ptr<Inbox>& inbox, std::uint64_t token);
+  /// The result; it must be there. Once.
+  py::object take();
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool is_done_ = false;
+  Value value_;
+  std::vector<std::pair<std::shared_ptr<Inbox>, std::uint64_t>> watchers_;
+};
+
+/// Adds the class Pending to a module.
+void bind_pending(py::module_& module);
+
+}  // namespace meshbus::python

@@ -1,0 +1,83 @@
+#include <pybind11/stl.h>
+
+#include "client/python/bind/places.h"
+#include "client/python/launcher/helper_threads.h"
+#include "client/python/launcher/launcher.h"
+#include "client/python/launcher/report_values.h"
+#include "client/python/launcher/waiting.h"
+
+namespace meshbus::python {
+namespace {
+
+using Ranks = std::vector<std::uint64_t>;
+
+auto status_of_procs(const PythonProcs& self, double timeout) {
+  return ahead(
+      [procs = self.held.get(), timeout] { return procs->status(milliseconds_of(timeout)); },
+      [](const std::vector<RankReport>& reports) { return py::object(values_of(reports)); });
+}
+
+auto stop_procs(const PythonProcs& self, const Ranks& ranks, std::string reason,
+                std::optional<double> grace, std::optional<double> timeout) {
+  StopOptions options{.reason = std::move(reason), .ranks = to_rank_set(ranks)};
+  if (grace) options.grace = milliseconds_of(*grace);
+  if (timeout) options.deadline = milliseconds_of(*timeout);
+  return ahead([procs = self.held.get(), options] { return procs->stop(options); },
+               [](const MeshOutcome& outcome) { return py::object(value_of(outcome)); });
+}
+
+auto signal_procs(const PythonProcs& self, const Ranks& ranks, int number) {
+  return ahead([procs = self.held.get(), ranks = to_rank_set(ranks), number] {
+    return procs->signal(ranks, number);
+  });
+}
+
+auto write_input(const PythonProcs& self, std::uint64_t rank, const py::bytes& bytes) {
+  return ahead([procs = self.held.get(), rank, text = std::string(bytes)] {
+    return procs->write_input(rank, text);
+  });
+}
+
+auto close_input(const PythonProcs& self, std::uint64_t rank) {
+  return ahead([procs = self.held.get(), rank] { return procs->close_input(rank); });
+}
+
+auto spawn_actors(const PythonProcs& self, std::string type, std::string name,
+                  const py::bytes& params, const ProcMeshRef& ref, std::optional<double> timeout,
+                  const std::shared_ptr<Inbox>& inbox) {
+  ActorSpawnOptions options;
+  options.region = ref.region();
+  if (timeout) options.deadline = milliseconds_of(*timeout);
+  options.on_failure = [inbox](const ActorReport& report) {
+    inbox->push([report] { return py::make_tuple("actor", value_of(report)); });
+  };
+  return ahead([procs = self.held.get(), type = std::move(type), name = std::move(name),
+                text = std::string(params),
+                options] { return procs->spawn_actors(type, name, text, options); },
+               [](ActorMesh actors) {
+                 auto view = actors.all();
+                 auto held = std::make_shared<Held<ActorMesh>>(
+                     std::make_shared<ActorMesh>(std::move(actors)), "mesh of actors");
+                 return py::cast(PythonActors{std::move(held), std::move(view)});
+               });
+}
+
+}  // namespace
+
+void bind_procs(py::module_& module) {
+  py::class_<PythonProcs>(module, "ProcMesh", "Processes that this launcher owns.")
+      .def_readonly("ref", &PythonProcs::ref)
+      .def("known",
+           [](const PythonProcs& self) {
+             return value_of(without_gil([procs = self.held.get()] { return procs->known(); }));
+           })
+      .def("status", &status_of_procs)
+      .def("stop", &stop_procs)
+      .def("signal", &signal_procs)
+      .def("write_input", &write_input)
+      .def("close_input", &close_input)
+      .def("spawn_actors", &spawn_actors)
+      .def("close", [](PythonProcs& self) { self.held.close(); });
+}
+
+}  // namespace meshbus::python

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include "meshbus/actor_mesh.h"
+#include "meshbus/rank_report.h"
+
+/// Reports as Python dictionaries, of which meshbus/reports.py makes its classes.
+namespace meshbus::python {
+
+namespace py = pybind11;
+
+py::dict value_of(const RankReport& report);
+py::dict value_of(const MeshOutcome& outcome);
+py::dict value_of(const RestartReport& restart);
+py::dict value_of(const ActorReport& report);
+
+/// A list of such dictionaries.
+template <typename Report>
+py::list values_of(const std::vector<Report>& reports) {
+  py::list all;
+  for (const auto& report : reports) all.append(value_of(report));
+  return all;
+}
+
+}  // namespace meshbus::python

@@ -1,0 +1,93 @@
+"""meshbus: launches, addresses and supervises meshes of processes over many hosts.
+
+    import meshbus
+
+    class Counter(meshbus.Actor):
+        def __init__(self, start: int) -> None:
+            self.total = start
+
+        @meshbus.endpoint
+        def add(self, n: int) -> int:
+            self.total += n
+            return self.total
+
+    with meshbus.start(hosts=2) as hosts, hosts.workers(per_host={"gpu": 2}) as procs:
+        counters = procs.spawn(Counter, 40)
+        print(list(counters.add(2)))                    # [42, 42, 42, 42]
+
+docs/python.md begins at the beginning. What a rank needs is imported at once; what a launcher
+needs, when it is used first.
+"""
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from meshbus._build_info import VERSION as __version__
+from meshbus.actor import Actor, Endpoint, endpoint
+from meshbus.errors import (ActorFailure, CallError, ConfigurationError, Error, FateUnknown,
+                            MeshFailure, NotExist, OutOfRange, ParseError, QueueFull, Refused,
+                            RemoteError, SpawnError, StopError, Timeout, TooLarge, Unauthorised,
+                            Unreachable)
+from meshbus.values import Extent, Point, ValueMesh
+
+if TYPE_CHECKING:
+    from meshbus.actors import ActorMesh
+    from meshbus.future import Future, as_completed, wait
+    from meshbus.hosts import HostMesh, attach, slurm, ssh, start, start_async, take
+    from meshbus.pool import BrokenPool, Pool
+    from meshbus.proc import Proc, init, is_rank, this_proc
+    from meshbus.procs import Limits, ProcMesh, Restart, ignore
+    from meshbus.reports import ActorReport, Event, Outcome, RankReport, RestartReport
+
+_LAZY = {
+    "ActorMesh": "actors",
+    "Future": "future", "as_completed": "future", "wait": "future",
+    "HostMesh": "hosts", "attach": "hosts", "slurm": "hosts", "ssh": "hosts", "start": "hosts",
+    "start_async": "hosts",
+    "take": "hosts",
+    "Proc": "proc", "init": "proc", "is_rank": "proc", "this_proc": "proc",
+    "BrokenPool": "pool", "Pool": "pool",
+    "ActorReport": "reports", "Event": "reports", "Outcome": "reports", "RankReport": "reports",
+    "RestartReport": "reports",
+    "Limits": "procs", "ProcMesh": "procs", "Restart": "procs", "ignore": "procs",
+}
+
+__all__ = [
+    "Actor", "ActorFailure", "ActorMesh", "ActorReport", "BrokenPool", "CallError",
+    "ConfigurationError", "Endpoint", "Error", "Event", "Extent", "FateUnknown", "Future",
+    "HostMesh", "Limits", "MeshFailure", "NotExist", "OutOfRange", "Outcome", "ParseError",
+    "Point", "Pool", "Proc", "ProcMesh", "QueueFull", "RankReport", "Refused", "RemoteError",
+    "Restart", "RestartReport", "SpawnError", "StopError", "Timeout", "TooLarge", "Unauthorised",
+    "Unreachable", "ValueMesh", "as_completed", "attach", "context", "endpoint", "ignore", "init",
+    "is_rank", "slurm", "ssh", "start", "start_async", "take", "this_proc", "versions", "wait",
+]
+
+
+def context(settings: dict[str, str] | None = None) -> None:
+    """Connects this launcher to the bus with these settings, as `meshbus config` lists them. Only
+    needed for settings: otherwise the first host mesh does it."""
+    from meshbus import _context
+    _context.connect(settings)
+
+
+def versions() -> dict[str, str]:
+    """The release of this package, and the program that it starts hosts with."""
+    from meshbus import _context
+    return {"meshbus": __version__, "program": _context.program() or "MESHBUS_BIN"}
+
+
+def __getattr__(name: str) -> Any:
+    module = _LAZY.get(name)
+    if module is None:
+        import difflib
+        near = difflib.get_close_matches(name, __all__, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise AttributeError(f"module 'meshbus' has no attribute {name!r}{hint}", name=name)
+    value = getattr(importlib.import_module(f"meshbus.{module}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))

@@ -1,0 +1,2 @@
+VERSION: str
+PROGRAM_FOLDER: str

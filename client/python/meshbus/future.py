@@ -1,0 +1,185 @@
+"""`Future`: one object for plain code (`result()`) and for asyncio (`await`)."""
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import CancelledError
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from meshbus import _client
+from meshbus.errors import Timeout
+
+if TYPE_CHECKING:
+    import asyncio
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+class Future(Generic[T]):
+    """A result that is under way.
+
+    `future.result(timeout)` waits for it in plain code, `await future` in asyncio. A time-out,
+    Ctrl-C or a cancelled task leaves the future as it is: it can be waited for again, and by
+    others.
+    """
+
+    __slots__ = ("_pending", "_decode", "_lock", "_is_over", "_is_cancelled", "_value", "_error",
+                 "__weakref__")
+
+    def __init__(self, pending: _client.Pending, decode: Callable[[Any], T]) -> None:
+        self._pending = pending
+        self._decode = decode
+        self._lock = threading.Lock()
+        self._is_over = False
+        self._is_cancelled = False
+        self._value: T | None = None
+        self._error: BaseException | None = None
+
+    def done(self) -> bool:
+        """Whether the result is there, or it was cancelled."""
+        return self._is_over or self._is_cancelled or self._pending.done()
+
+    def cancel(self) -> bool:
+        """Gives it up: result() raises CancelledError. What was asked may happen all the same.
+        False: the result is there already."""
+        if self.done():
+            return self._is_cancelled
+        self._is_cancelled = True
+        self._pending.fill()
+        return True
+
+    def cancelled(self) -> bool:
+        """Whether it was given up."""
+        return self._is_cancelled
+
+    def result(self, timeout: float | None = None) -> T:
+        """Waits for the result. Raises what went wrong, or Timeout."""
+        if not self._is_over and not self._pending.wait(timeout):
+            raise Timeout(f"the result is not there after {timeout} s")
+        return self._finish()
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Waits for the result; the exception that result() raises, or None."""
+        if not self._is_over and not self._pending.wait(timeout):
+            raise Timeout(f"the result is not there after {timeout} s")
+        try:
+            self._finish()
+        except Exception as error:
+            return error
+        return None
+
+    def __await__(self) -> Generator[Any, None, T]:
+        if not self.done():
+            yield from _waker().wait(self._pending).__await__()
+        return self._finish()
+
+    def _finish(self) -> T:
+        if self._is_cancelled:
+            raise CancelledError()
+        with self._lock:
+            if not self._is_over:
+                try:
+                    self._value = self._decode(self._pending.take())
+                except Exception as error:
+                    self._error = error
+                self._is_over = True
+        if self._error is not None:
+            # A traceback grows with each raise: begin with what it was.
+            raise self._error.with_traceback(None)
+        return self._value  # type: ignore[return-value]
+
+    def _then(self, more: Callable[[T], U]) -> Future[U]:
+        """The same result, looked at through `more`."""
+        decode = self._decode
+        return Future(self._pending, lambda raw: more(decode(raw)))
+
+    def __repr__(self) -> str:
+        if self._is_cancelled:
+            state = "cancelled"
+        elif not self._is_over:
+            state = "done" if self.done() else "pending"
+        else:
+            state = repr(self._value) if self._error is None else repr(self._error)
+        return f"<Future {state}>"
+
+
+def wait(futures: Iterable[Future[Any]], timeout: float | None = None, *,
+         first: bool = False) -> tuple[set[Future[Any]], set[Future[Any]]]:
+    """Waits until all futures are done, or one of them (`first=True`), or the time is over.
+    (those that are done, the others)"""
+    open_ones = set(futures)
+    done: set[Future[Any]] = set()
+    try:
+        for future in as_completed(open_ones, timeout):
+            done.add(future)
+            if first:
+                break
+    except Timeout:
+        pass
+    done |= {future for future in open_ones if future.done()}
+    return done, open_ones - done
+
+
+def as_completed(futures: Iterable[Future[T]],
+                 timeout: float | None = None) -> Iterator[Future[T]]:
+    """The futures, each as soon as it is done. Raises Timeout when the time is over before all
+    are."""
+    waiting = dict(enumerate(dict.fromkeys(futures)))
+    inbox = _client.Inbox()
+    for token, future in waiting.items():
+        future._pending.notify(inbox, token)
+    end = None if timeout is None else time.monotonic() + timeout
+    while waiting:
+        left = None if end is None else max(0.0, end - time.monotonic())
+        item = inbox.get(left)
+        if item is None:
+            raise Timeout(f"{len(waiting)} futures are not done after {timeout} s")
+        yield waiting.pop(item)
+
+
+class _Waker:
+    """Completions of C++ reach an event loop by one descriptor."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._inbox = _client.Inbox()
+        self._waiting: dict[int, asyncio.Future[None]] = {}
+        self._last = 0
+        loop.add_reader(self._inbox.fileno(), self._on_readable)
+
+    def _on_readable(self) -> None:
+        for token in self._inbox.drain():
+            future = self._waiting.pop(token, None)
+            if future is not None and not future.done():
+                future.set_result(None)
+
+    async def wait(self, pending: _client.Pending) -> None:
+        import asyncio
+        self._last += 1
+        token = self._last
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[token] = future
+        pending.notify(self._inbox, token)
+        try:
+            await future
+        finally:
+            self._waiting.pop(token, None)
+
+
+_wakers: weakref.WeakKeyDictionary[Any, _Waker] = weakref.WeakKeyDictionary()
+
+
+def _waker() -> _Waker:
+    import asyncio
+    loop = asyncio.get_running_loop()
+    waker = _wakers.get(loop)
+    if waker is None:
+        waker = _wakers[loop] = _Waker(loop)
+    return waker
+
+
+def forget_after_fork() -> None:
+    """For the package: in a child of fork() no loop of the parent's runs."""
+    _wakers.clear()

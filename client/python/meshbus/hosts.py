@@ -1,0 +1,324 @@
+"""Where processes run: `start`, `ssh`, `slurm`, `attach`, `take`, and `HostMesh`."""
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any
+
+from meshbus import _client, _context, reports
+from meshbus.errors import ConfigurationError, Error, NotExist
+from meshbus.future import Future
+from meshbus.procs import Handlers, Limits, ProcMesh, Restart, spec
+from meshbus.reports import RankReport, RestartReport
+from meshbus.values import Axes, Extent
+
+_READY = 30.0
+
+
+class HostMesh:
+    """Hosts that run processes. Made by start(), ssh(), slurm(), attach() or take().
+
+    `with`: at its end hosts that this program started are shut down, with everything on them;
+    attached ones are left as they are.
+    """
+
+    _order = 1
+
+    def __init__(self, core: _client.HostMesh, is_owner: bool) -> None:
+        self._core = core
+        self._is_owner = is_owner
+        self._is_closed = False
+        _context.remember(self)
+
+    @property
+    def hosts(self) -> list[str]:
+        """The addresses of the hosts, by rank."""
+        return self._core.hosts
+
+    @property
+    def ref(self) -> str:
+        """Names the hosts: a text for attach()."""
+        return self._core.ref
+
+    @property
+    def extent(self) -> Extent:
+        """How the hosts are arranged."""
+        return Extent.from_shape(self._core.shape)
+
+    def __len__(self) -> int:
+        return len(self._core.hosts)
+
+    # --- processes ----------------------------------------------------------------------------
+    def spawn(self, command: Iterable[Any], per_host: Axes = None, *, name: str | None = None,
+              mesh: bool = False, env: Mapping[str, str] | None = None,
+              cwd: str | os.PathLike[str] | None = None, restart: Restart | None = None,
+              limits: Limits | None = None, cpus: Iterable[int] = (), stdin: Iterable[int] = (),
+              output: str | None = None, ready: float | None = None, grace: float | None = None,
+              partial: bool = False, on_failure: Callable[[RankReport], object] | None = None,
+              on_output: Callable[[int, str], object] | None = None,
+              on_restart: Callable[[RestartReport], object] | None = None) -> ProcMesh:
+        """Starts a command on every host, `per_host` times: `{"gpu": 4}`, `"gpu=4"`, `4`.
+
+        Each process gets RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and their like. Returns when all
+        are ready: when the command was executed, or, with mesh=True, when the program has called
+        meshbus.init() (or the C++ bootstrap()). Raises SpawnError when one ends before, and stops
+        the others (partial=True: it does not).
+
+        env adds to the environment; output="stream" brings what is written as events, or to
+        on_output(rank, text); stdin names the ranks whose stdin is a pipe for ProcMesh.write();
+        ready and grace are seconds: for the start, and between SIGTERM and SIGKILL. on_failure is
+        called with the report of each rank that ends though nobody asked; without it, wait() and
+        the end of `with` raise MeshFailure.
+        """
+        return self.spawn_async(
+            command, per_host, name=name, mesh=mesh, env=env, cwd=cwd, restart=restart,
+            limits=limits, cpus=cpus, stdin=stdin, output=output, ready=ready, grace=grace,
+            partial=partial, on_failure=on_failure, on_output=on_output,
+            on_restart=on_restart).result()
+
+    def spawn_async(self, command: Iterable[Any], per_host: Axes = None, *,
+                    name: str | None = None, mesh: bool = False,
+                    env: Mapping[str, str] | None = None,
+                    cwd: str | os.PathLike[str] | None = None, restart: Restart | None = None,
+                    limits: Limits | None = None, cpus: Iterable[int] = (),
+                    stdin: Iterable[int] = (), output: str | None = None,
+                    ready: float | None = None, grace: float | None = None,
+                    partial: bool = False,
+                    on_failure: Callable[[RankReport], object] | None = None,
+                    on_output: Callable[[int, str], object] | None = None,
+                    on_restart: Callable[[RestartReport], object] | None = None
+                    ) -> Future[ProcMesh]:
+        """The same as a Future: `await hosts.spawn_async(...)`."""
+        if output is None:
+            output = "capture" if on_output is None else "stream"
+        elif output == "capture" and on_output is not None:
+            raise ConfigurationError('on_output needs output="stream"')
+        made = spec(command, mesh=mesh, env=dict(env or {}),
+                    cwd=None if cwd is None else os.fspath(cwd), restart=restart, limits=limits,
+                    cpus=cpus, output=output, ready=ready, partial=partial, grace=grace,
+                    stdin=stdin)
+        extent = Extent.of(per_host)
+        inbox = _client.Inbox()
+        handlers = Handlers(on_failure, on_output, on_restart)
+        pending = self._core.spawn(name or _name_of(made["command"][0]), list(extent.labels),
+                                   list(extent.sizes), made, inbox)
+        return Future(pending, lambda core: ProcMesh(core, inbox, self, handlers,
+                                                      restart is not None))
+
+    def workers(self, per_host: Axes = None, *, name: str = "workers",
+                python: str | None = None, env: Mapping[str, str] | None = None,
+                setup: Callable[[], object] | None = None, restart: Restart | None = None,
+                limits: Limits | None = None, cpus: Iterable[int] = (),
+                output: str | None = None, ready: float | None = None,
+                grace: float | None = None, partial: bool = False,
+                on_failure: Callable[[RankReport], object] | None = None,
+                on_output: Callable[[int, str], object] | None = None,
+                on_restart: Callable[[RestartReport], object] | None = None) -> ProcMesh:
+        """Starts Python processes for actors, `per_host` on every host: this interpreter (or
+        `python`), with the sys.path of this program. `setup` is called in each of them first. The
+        rest is as for spawn()."""
+        paths = [path or os.getcwd() for path in sys.path]
+        mesh = self.spawn(
+            [python or sys.executable, "-m", "meshbus.worker"], per_host, name=name, mesh=True,
+            env={"PYTHONPATH": os.pathsep.join(paths), **(env or {})}, restart=restart,
+            limits=limits, cpus=cpus, output=output, ready=ready, grace=grace, partial=partial,
+            on_failure=on_failure, on_output=on_output, on_restart=on_restart)
+        if setup is not None:
+            try:
+                mesh.run(setup)
+            except BaseException:
+                mesh.close()
+                raise
+        return mesh
+
+    # --- what is there ------------------------------------------------------------------------
+    def meshes(self, timeout: float = 10) -> list[MeshInfo]:
+        """The meshes on these hosts, of any program."""
+        return Future(self._core.meshes(timeout),
+                      lambda found: [MeshInfo(mesh) for mesh in found[0]]).result()
+
+    def events(self, mesh: ProcMesh | str = "", timeout: float = 10) -> list[dict[str, Any]]:
+        """What the hosts wrote down about a mesh, or about all: ends and their reasons."""
+        wanted = mesh if isinstance(mesh, str) else mesh.name
+        return Future(self._core.events(wanted, timeout), _events).result()
+
+    def logs(self, mesh: ProcMesh | str, *ranks: int, tail: int = 100,
+             follow: bool = False) -> Iterator[tuple[int, str, bytes]]:
+        """What ranks of a mesh wrote, `tail` lines of each stream at first: (rank, "stdout" or
+        "stderr", bytes). follow: goes on until all these ranks have ended."""
+        inbox = _client.Inbox()
+        wanted = mesh if isinstance(mesh, str) else mesh.name
+        stream = Future(self._core.logs(wanted, sorted(ranks), tail, follow, inbox),
+                        _same).result()
+        return _read(stream, inbox)
+
+    def drain(self, mesh: ProcMesh | str = "", *, reason: str = "drain", hold: bool = False,
+              grace: float | None = None) -> dict[str, int]:
+        """Stops the processes of a mesh, or all, of any program, and waits. hold: nothing of that
+        is started here until resume()."""
+        wanted = mesh if isinstance(mesh, str) else mesh.name
+        return Future(self._core.drain(wanted, reason, hold, grace), _counts).result()
+
+    def resume(self, mesh: ProcMesh | str = "") -> None:
+        """Ends the hold of a drain."""
+        wanted = mesh if isinstance(mesh, str) else mesh.name
+        Future(self._core.resume(wanted), _same).result()
+
+    # --- ends ---------------------------------------------------------------------------------
+    def shutdown(self, timeout: float = 30, grace: float | None = None,
+                 reason: str = "shutdown") -> dict[str, int]:
+        """Stops all processes and ends the hosts, and waits: how many were attempted, ok, failed,
+        and how many hosts are down. Raises StopError with the hosts that failed."""
+        return Future(self._core.shutdown(timeout, grace, reason), _counts).result()
+
+    def close(self) -> None:
+        """Hosts of this program are told to end, without waiting; attached ones stay."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        _context.forget(self)
+        self._core.close()
+
+    def __enter__(self) -> HostMesh:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 traceback: TracebackType | None) -> None:
+        try:
+            if self._is_owner and not self._is_closed:
+                self.shutdown()
+        except Error:
+            if kind is None:
+                raise
+        finally:
+            self.close()
+
+    async def __aenter__(self) -> HostMesh:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                        traceback: TracebackType | None) -> None:
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, self.__exit__, kind, error, traceback)
+
+    def __repr__(self) -> str:
+        owner = "" if self._is_owner else " (attached)"
+        return f"<HostMesh {self.extent}{owner}: {', '.join(self.hosts[:4])}>"
+
+    def _repr_html_(self) -> str:
+        import html
+        rows = "".join(f"<tr><td>{rank}<td>{html.escape(host)}"
+                       for rank, host in enumerate(self.hosts))
+        return f"<table><caption>{self.extent}</caption><tr><th>rank<th>host{rows}</table>"
+
+
+class MeshInfo:
+    """A mesh as the hosts know it: of this program or of another one."""
+
+    def __init__(self, value: dict[str, Any]) -> None:
+        self.name: str = value["name"]
+        """With its uuid."""
+        self.owner: str = value["owner"]
+        """The launcher or controller that answers for it."""
+        self.command: str = value["command"]
+        """What was started, for people."""
+        self.is_mesh: bool = value["is_mesh"]
+        """Its processes are ranks on the bus."""
+        self.extent = Extent.from_shape(value["shape"])
+        """How its ranks are arranged."""
+        self.ranks: list[RankReport] = [reports.rank_report(rank) for rank in value["ranks"]]
+        """Its ranks on these hosts."""
+
+    def __repr__(self) -> str:
+        return f"<MeshInfo {self.name}: {self.extent}: {self.command}>"
+
+
+def _name_of(word: str) -> str:
+    base = os.path.basename(word).split(".")[0]
+    return "".join(c if c.isascii() and c.isalnum() else "_" for c in base) or "procs"
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _events(value: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return value
+
+
+def _counts(value: dict[str, int]) -> dict[str, int]:
+    return value
+
+
+def _read(stream: _client.LogStream,
+          inbox: _client.Inbox) -> Iterator[tuple[int, str, bytes]]:
+    try:
+        while (item := inbox.get()) is not None:
+            if item[0] == "end":
+                if item[1] is not None:
+                    raise item[1]
+                return
+            yield item[1], "stdout" if item[2] == 1 else "stderr", item[3]
+    finally:
+        stream.close()
+        inbox.close()
+
+
+def _made(pending: _client.Pending, is_owner: bool) -> Future[HostMesh]:
+    return Future(pending, lambda core: HostMesh(core, is_owner))
+
+
+def start(hosts: Axes = 1, *, containment: str = "", settings: Mapping[str, str] | None = None,
+          ready: float = _READY) -> HostMesh:
+    """Starts hosts on this machine. They end with this program, however it ends."""
+    return start_async(hosts, containment=containment, settings=settings, ready=ready).result()
+
+
+def start_async(hosts: Axes = 1, *, containment: str = "",
+                settings: Mapping[str, str] | None = None,
+                ready: float = _READY) -> Future[HostMesh]:
+    """The same as a Future: `async with await meshbus.start_async() as hosts`."""
+    extent = Extent(host=hosts) if isinstance(hosts, int) else Extent.of(hosts)
+    return _made(_context.connect().process(list(extent.labels), list(extent.sizes),
+                                            _context.program(), list((settings or {}).items()),
+                                            containment, ready), True)
+
+
+def ssh(*destinations: str, program: str = "", containment: str = "",
+        settings: Mapping[str, str] | None = None, ready: float = _READY) -> HostMesh:
+    """Starts a host on each machine by OpenSSH: `ssh("h1", "user@h2:2222")`. `program` is
+    `meshbus` there; default: the one in PATH there. They end with this program."""
+    return _made(_context.connect().ssh(list(destinations), program,
+                                        list((settings or {}).items()), containment, ready),
+                 True).result()
+
+
+def slurm(*, program: str = "", containment: str = "",
+          settings: Mapping[str, str] | None = None, ready: float = _READY) -> HostMesh:
+    """Starts a host on each node of the Slurm job that this program is part of."""
+    return _made(_context.connect().slurm(program or _context.program(),
+                                          list((settings or {}).items()), containment, ready),
+                 True).result()
+
+
+def attach(*addresses: str, name: str = "hosts", timeout: float = 5) -> HostMesh:
+    """Running hosts, by their addresses (`attach("tcp:h1:7420", "tcp:h2:7420")`) or by the `ref` of
+    a HostMesh. They stay when this program ends."""
+    if not addresses:
+        raise ConfigurationError("attach() wants the addresses of hosts, or the ref of a HostMesh")
+    if len(addresses) == 1 and "@" in addresses[0]:
+        pending = _context.connect().attach_ref(addresses[0], timeout, False)
+    else:
+        pending = _context.connect().attach(name, list(addresses), timeout)
+    return _made(pending, False).result()
+
+
+def take(ref: str, *, timeout: float = 5) -> HostMesh:
+    """Running hosts, owned from now on: they are told to end when this program is done with
+    them. `ref` is that of a HostMesh."""
+    if "@" not in ref:
+        raise NotExist(f"take() wants the ref of a HostMesh, not {ref!r}")
+    return _made(_context.connect().attach_ref(ref, timeout, True), True).result()

@@ -1,0 +1,259 @@
+"""`Pool`: an Executor over workers on many hosts."""
+from __future__ import annotations
+
+import collections
+import concurrent.futures
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ParamSpec, TypeVar
+
+from meshbus import _context, _wire
+from meshbus.actor import Actor, endpoint
+from meshbus.errors import Error, FateUnknown, NotExist, Refused, RemoteError, Unreachable
+from meshbus.future import Future
+from meshbus.hosts import HostMesh
+from meshbus.procs import Restart, ignore
+from meshbus.reports import RankReport
+from meshbus.values import Axes
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_LOST = (FateUnknown, Unreachable, NotExist)
+"""What a call ends with when its worker has died."""
+_PATIENCE = 10.0
+"""Seconds after which a worker that is said to be alive is tried again."""
+
+
+_EXIT_REPORT = 3.0
+"""Seconds for the exit report of a worker."""
+
+
+class BrokenPool(Error, concurrent.futures.BrokenExecutor):
+    """A Pool without workers: none can be started."""
+
+    code = "broken_pool"
+
+
+class _Worker(Actor):
+    """Runs one task at a time."""
+
+    def __init__(self, initializer: Callable[..., object] | None,
+                 initargs: tuple[Any, ...]) -> None:
+        if initializer is not None:
+            initializer(*initargs)
+
+    @endpoint
+    def run(self, task: bytes) -> Any:
+        """Calls what the task says."""
+        _, (function, args, kwargs) = _wire.loads(task)
+        return function(*args, **kwargs)
+
+
+@dataclass(eq=False)
+class _Task:
+    body: bytes
+    future: concurrent.futures.Future[Any]
+    tries: int
+    has_begun: bool = False
+
+
+class Pool(concurrent.futures.Executor):
+    """Runs functions in worker processes on many hosts: `pool.submit(f, x)`, `pool.map(f, xs)`.
+
+    It is a concurrent.futures.Executor: what takes one takes this. A worker that dies is replaced.
+    Its task is run again, `retries` times; then it fails with FateUnknown or Unreachable, and the
+    exit report of the worker in a note. `initializer(*initargs)` runs first in each worker.
+
+        with meshbus.start(hosts=4) as hosts, meshbus.Pool(hosts, per_host=8, retries=2) as pool:
+            for x, y in zip(xs, pool.map(f, xs)):
+                print(x, y)
+    """
+
+    _order = 4
+
+    def __init__(self, hosts: HostMesh, per_host: Axes = 1, *, retries: int = 0,
+                 initializer: Callable[..., object] | None = None,
+                 initargs: tuple[Any, ...] = (), name: str = "pool") -> None:
+        self._retries = retries
+        self._init = (initializer, initargs)
+        self._changed = threading.Condition()
+        self._tasks: collections.deque[_Task] = collections.deque()
+        self._is_closed = False  # no new tasks
+        self._problem: str | None = None  # why no worker is left
+        self._calls: set[Future[Any]] = set()  # that are under way
+        self._procs = hosts.workers(per_host, name=name, on_failure=ignore,
+                                    restart=Restart(on="always", delay=0.05, max_delay=5))
+        self._num_workers = len(self._procs)
+        self._threads = [threading.Thread(target=self._serve, args=(rank,), daemon=True,
+                                          name=f"meshbus-pool-{rank}")
+                         for rank in range(self._num_workers)]
+        _context.remember(self)
+        for thread in self._threads:
+            thread.start()
+
+    def __len__(self) -> int:
+        return len(self._procs)
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
+               ) -> concurrent.futures.Future[T]:
+        """Runs `fn(*args, **kwargs)` in a worker; its result, later."""
+        body = b"".join(_wire.dumps((fn, args, kwargs), what="the function or an argument"))
+        future: concurrent.futures.Future[T] = concurrent.futures.Future()
+        with self._changed:
+            if self._problem is not None:
+                raise BrokenPool(self._problem)
+            if self._is_closed:
+                raise Refused("this pool is shut down")
+            self._tasks.append(_Task(body, future, self._retries + 1))
+            self._changed.notify()
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """No more tasks. Those that are there are done first (or cancelled, those that have not
+        begun); then the workers are stopped. wait=False: that happens later."""
+        with self._changed:
+            self._is_closed = True
+            if cancel_futures:
+                while self._tasks:
+                    self._tasks.popleft().future.cancel()
+            self._changed.notify_all()
+        if wait:
+            for thread in self._threads:
+                thread.join()
+            self.close()
+
+    def close(self) -> None:
+        """Ends the workers at once; tasks that are not done fail."""
+        _context.forget(self)
+        with self._changed:
+            self._is_closed = True
+            tasks, self._tasks = self._tasks, collections.deque()
+            calls = list(self._calls)
+            self._changed.notify_all()
+        for task in tasks:
+            _fail(task, Refused("this pool is closed"))
+        for call in calls:
+            call.cancel()
+        self._procs.close()
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(5)
+
+    # --- one thread for each worker -----------------------------------------------------------
+    def _serve(self, rank: int) -> None:
+        life = -1
+        try:
+            while True:
+                life, worker = self._worker(rank, life)
+                while worker is not None:
+                    task = self._next()
+                    if task is None:
+                        return
+                    if not self._run(rank, life, worker, task):
+                        worker = None  # it has died
+        except Error as error:
+            self._leave(rank, str(error))
+        except BaseException as error:
+            self._leave(rank, f"{type(error).__name__}: {error}")
+
+    def _next(self) -> _Task | None:
+        """The next task; nothing when there will be none."""
+        with self._changed:
+            while not self._tasks and not self._is_closed:
+                self._changed.wait()
+            return self._tasks.popleft() if self._tasks else None
+
+    def _run(self, rank: int, life: int, worker: Any, task: _Task) -> bool:
+        """Runs a task. False: the worker has died."""
+        if not task.has_begun and not task.future.set_running_or_notify_cancel():
+            return True
+        task.has_begun = True
+        task.tries -= 1
+        try:
+            task.future.set_result(self._result(worker, task))
+        except concurrent.futures.CancelledError:
+            task.future.set_exception(Refused("this pool was closed before the task was done"))
+        except RemoteError as error:
+            task.future.set_exception(_local(error))
+        except _LOST as error:
+            if task.tries > 0:
+                with self._changed:
+                    self._tasks.appendleft(task)
+                    self._changed.notify()
+            else:
+                error.add_note(f"its worker: {self._end_of(rank, life)}")
+                task.future.set_exception(error)
+            return False
+        except Exception as error:
+            task.future.set_exception(error)
+        return True
+
+    def _result(self, worker: Any, task: _Task) -> Any:
+        call: Future[Any] = worker.run.options(timeout=None).one(task.body)
+        with self._changed:
+            self._calls.add(call)
+        try:
+            return call.result()
+        finally:
+            with self._changed:
+                self._calls.discard(call)
+
+    def _end_of(self, rank: int, life: int) -> RankReport:
+        """The exit report of a life of a rank; what is known of it when there is none."""
+        end = time.monotonic() + _EXIT_REPORT
+        with self._procs.events() as events:
+            while (event := events._next(end - time.monotonic())) is not None:
+                if (event.kind in ("restart", "failure") and event.rank == rank
+                        and event.report is not None and event.report.restarts == life):
+                    return event.report
+        return self._procs.reports[rank]
+
+    def _worker(self, rank: int, former: int) -> tuple[int, Any]:
+        """The worker of a rank in a life after `former`: (its life, the actor). Waits for that."""
+        end = time.monotonic() + _PATIENCE
+        with self._procs.events() as events:
+            while True:
+                report = self._procs.reports[rank]
+                is_new = report.restarts > former or time.monotonic() > end
+                if report.state == "ready" and is_new:
+                    try:
+                        made = self._procs._spawn_at(rank, _Worker, self._init)
+                        return report.restarts, made
+                    except Error:
+                        # It has died meanwhile, or its initializer raised.
+                        now = self._procs.reports[rank]
+                        if now.state == "ready" and now.restarts == report.restarts:
+                            raise
+                if rank in self._procs._given_up or self._procs._is_closed:
+                    raise Refused(f"worker {rank} has ended: {report.reason}")
+                events._wait(1)
+
+    def _leave(self, rank: int, why: str) -> None:
+        """A worker is given up. Without any, tasks cannot be done."""
+        with self._changed:
+            self._num_workers -= 1
+            if self._num_workers > 0:
+                return
+            self._problem = f"no worker is left; the last one: {why}"
+            tasks, self._tasks = self._tasks, collections.deque()
+        for task in tasks:
+            _fail(task, BrokenPool(self._problem))
+
+
+def _fail(task: _Task, error: Exception) -> None:
+    if task.has_begun or task.future.set_running_or_notify_cancel():
+        task.future.set_exception(error)
+
+
+def _local(error: RemoteError) -> BaseException:
+    """The exception that the function raised, with the remote traceback as its cause; else the
+    RemoteError."""
+    cause = error.__cause__
+    if cause is None:
+        return error
+    error.__cause__ = None
+    cause.__cause__ = error
+    return cause

@@ -1,0 +1,230 @@
+"""Inside a rank: `init()`, `Proc`, `this_proc()`."""
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from types import FrameType
+from typing import Any
+
+from meshbus import _adapter, _proc, errors
+from meshbus._views import cut
+from meshbus.errors import Error, NotExist, Refused
+from meshbus.values import Extent, Point, ValueMesh, failed
+
+_NEVER = 1e18
+
+PortHandler = Callable[[bytes], Any]
+"""What a port calls: f(body) -> bytes, or None."""
+
+_proc.set_error_factory(errors.make)
+_proc.set_actor_factory(_adapter.make_actor)
+
+_this: Proc | None = None
+_pid = 0
+_main = threading.main_thread()
+_late_ports: dict[int, Callable[..., Any]] | None = None
+_NUM_LATE_PORTS = 64
+
+
+class Proc:
+    """This process as a rank of its mesh."""
+
+    @property
+    def rank(self) -> int:
+        """0 ... world_size - 1."""
+        return _proc.rank()
+
+    @property
+    def world_size(self) -> int:
+        """How many ranks the mesh has."""
+        return _proc.world_size()
+
+    @property
+    def point(self) -> Point:
+        """Where this rank is."""
+        return point_of(_proc.point())
+
+    @property
+    def id(self) -> str:
+        """Its address."""
+        return _proc.id()
+
+    @property
+    def mesh(self) -> Ranks:
+        """All ranks of the mesh, this one included."""
+        return Ranks(_proc.mesh())
+
+    @property
+    def stop_requested(self) -> bool:
+        """Whether this rank was asked to stop."""
+        return _proc.stop_requested()
+
+    def call(self, rank: int, port: int, body: Any, timeout: float | None = 30) -> bytes:
+        """Asks a port of a rank of this mesh and waits."""
+        return bytes(_proc.call(rank, port, body, _NEVER if timeout is None else timeout))
+
+    def send(self, rank: int, port: int, body: Any) -> None:
+        """Tells a port of a rank of this mesh; nobody answers."""
+        _proc.send(rank, port, body)
+
+    def __repr__(self) -> str:
+        return f"<Proc {self.rank} of {self.world_size}: {self.point}>"
+
+
+class Ranks:
+    """Ranks of this mesh, all or some: to call and to cast to."""
+
+    def __init__(self, ref: _proc.ProcMeshRef) -> None:
+        self._ref = ref
+
+    @property
+    def extent(self) -> Extent:
+        """How they are arranged."""
+        return Extent.from_shape(self._ref.shape)
+
+    def slice(self, **selection: int | slice) -> Ranks:
+        """Some of these."""
+        return Ranks(cut(self._ref, selection))
+
+    def __len__(self) -> int:
+        return len(self._ref)
+
+    def call(self, port: int, body: Any, timeout: float | None = 30) -> ValueMesh[bytes]:
+        """Asks a port of each and waits: an answer or an error for each."""
+        answers = _proc.call_all(self._ref, port, body, _NEVER if timeout is None else timeout)
+        return ValueMesh(self.extent, [failed(answer) if isinstance(answer, Error)
+                                       else bytes(answer) for answer in answers])
+
+    def cast(self, port: int, body: Any) -> None:
+        """Tells a port of each; nobody answers."""
+        _proc.cast(self._ref, port, body)
+
+    def __repr__(self) -> str:
+        return f"<Ranks {self.extent} of {self._ref.name}>"
+
+
+def point_of(place: Any) -> Point:
+    """For the package: the point of (labels, sizes, coordinates)."""
+    labels, sizes, coordinates = place
+    return Point(Extent.from_shape((labels, sizes)), coordinates)
+
+
+def is_rank() -> bool:
+    """Whether this process was started as a rank, or is one already."""
+    return (_this is not None and _pid == os.getpid()) or _proc.is_mesh_proc()
+
+
+def this_proc() -> Proc:
+    """This process as a rank. Raises NotExist when it is none, or init() was not called."""
+    if _this is None:
+        raise NotExist("this process is no rank yet: call meshbus.init() first")
+    if _pid != os.getpid():
+        raise Refused("a child of fork() is not the rank that its parent is")
+    return _this
+
+
+def init(ports: Mapping[int, PortHandler] | None = None, *, exit_on_stop: bool = True,
+         actor_threads: int = 4) -> Proc:
+    """Makes this process the rank that it was started as, and goes on: handlers of ports and actors
+    run on threads beside it. Called again, it returns the same.
+
+    `ports`: {number: function(body) -> answer}. exit_on_stop: a stop of this rank, or SIGTERM,
+    becomes SystemExit(143) in the main thread, so that `finally` and `atexit` run. Without it the
+    program looks at `proc.stop_requested`. Raises NotExist when this process was not started as a
+    rank: by hosts.spawn(..., mesh=True), hosts.workers() or `meshbus run --mesh`.
+    """
+    if _this is not None:
+        if ports and _late_ports is None:
+            raise Refused("this process is a rank already: the first init() takes the ports")
+        for number, function in (ports or {}).items():
+            assert _late_ports is not None
+            _late_ports[number] = _port(function)
+        return this_proc()
+    return _start({number: _port(f) for number, f in (ports or {}).items()},
+                  _exit_on_stop() if exit_on_stop else _nothing, actor_threads)
+
+
+def init_for_script() -> Proc:
+    """For `python3 -m meshbus.run`: a rank whose script may still call init() with ports, of
+    numbers up to 64."""
+    global _late_ports
+    _late_ports = {}
+
+    def late(number: int) -> Callable[..., Any]:
+        def handle(body: Any, source: int | None, is_call: bool) -> Any:
+            assert _late_ports is not None
+            if number not in _late_ports:
+                raise NotExist(f"nothing listens on port {number}")
+            return _late_ports[number](body, source, is_call)
+        return handle
+    return _start({n: late(n) for n in range(1, _NUM_LATE_PORTS + 1)}, _exit_on_stop())
+
+
+def _start(ports: Mapping[int, Callable[..., Any]], on_stop: Callable[[str], None],
+           actor_threads: int = 4) -> Proc:
+    global _this, _pid
+    if not _proc.is_mesh_proc():
+        raise NotExist("this process was not started as a rank: hosts.spawn(..., mesh=True), "
+                       "hosts.workers() and `meshbus run --mesh` start ranks")
+    _this, _pid = Proc(), os.getpid()  # actors and messages may come before start() returns
+    try:
+        _proc.start(dict(ports), on_stop, actor_threads)
+    except BaseException:
+        _this = None
+        raise
+    # What a rank prints is seen when it prints it.
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(line_buffering=True)
+    atexit.register(_leave)
+    return _this
+
+
+def _leave() -> None:
+    """No handler comes into Python any more; those inside are waited for, as Python waits for its
+    own threads. A stop does so for as long as its grace."""
+    if _pid != os.getpid():
+        return
+    sys.stdout.flush()
+    _proc.close(_NEVER)
+
+
+def _nothing(reason: str) -> None:
+    pass
+
+
+def _exit_on_stop() -> Callable[[str], None]:
+    """Installs a handler of SIGTERM; what to call when the agent asks for a stop."""
+    if threading.current_thread() is not _main:
+        raise Refused("meshbus.init() belongs into the main thread; elsewhere: exit_on_stop=False")
+    is_leaving = False
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        nonlocal is_leaving
+        if not is_leaving:  # a second one must not interrupt what cleans up
+            is_leaving = True
+            raise SystemExit(128 + number)
+
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, on_signal)
+    ident = _main.ident
+    assert ident is not None
+
+    def on_stop(reason: str) -> None:
+        signal.pthread_kill(ident, signal.SIGTERM)  # type: ignore[arg-type]
+    return on_stop
+
+
+def _port(function: PortHandler) -> Callable[..., Any]:
+    if not callable(function):
+        raise TypeError(f"a port wants a function, not {function!r}")
+
+    def handle(body: Any, source: int | None, is_call: bool) -> Any:
+        answer = function(bytes(body))
+        return answer.encode() if isinstance(answer, str) else answer
+    return handle

@@ -1,0 +1,666 @@
+"""Meshes of processes as a launcher has them: `ProcMesh`, and what to start."""
+from __future__ import annotations
+
+import asyncio
+import collections
+import os
+import signal as signals
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from meshbus import _client, _context, _wire, reports
+from meshbus._views import cut
+from meshbus.actor import Actor, endpoint
+from meshbus.actors import ActorMesh
+from meshbus.errors import ConfigurationError, Error, MeshFailure, OutOfRange, Refused, Timeout
+from meshbus.future import Future
+from meshbus.reports import ActorReport, Event, Outcome, RankReport
+from meshbus.values import Extent, ValueMesh, failed
+
+if TYPE_CHECKING:
+    from meshbus.hosts import HostMesh
+
+A = TypeVar("A", bound=Actor)
+T = TypeVar("T")
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+
+_TIMEOUT = 30.0
+_NEVER = 1e18
+_KEPT_OUTPUT = 1 << 20
+"""Bytes of output that are kept for a reader that comes later."""
+
+
+@dataclass(frozen=True)
+class Restart:
+    """Which ends of a rank are answered by a new life, how soon, and how often."""
+
+    on: str = "failure"
+    """"failure", "always" (exit 0 too) or "never"."""
+    budget: int | None = None
+    """How often within `window`; None: no limit. With gang="one" for each rank, else for all."""
+    gang: str = "one"
+    """Which ranks: "one" (the failed rank), "all", or "rest" (it and all after it)."""
+    delay: float = 1.0
+    """Seconds from an end to the new life, at least; doubled each time, up to max_delay."""
+    max_delay: float = 30.0
+    """The longest delay."""
+    window: float = 0.0
+    """Seconds for the budget; 0: as long as the mesh lives."""
+    codes: tuple[int, ...] = ()
+    """Only ends with these codes (128 + signal); empty: all that `on` names."""
+
+    def __post_init__(self) -> None:
+        _one_of("Restart.on", self.on, ("failure", "always", "never"))
+        _one_of("Restart.gang", self.gang, ("one", "all", "rest"))
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a rank and its descendants may use together."""
+
+    memory: int | str | None = None
+    """Bytes, or "2G": a rank that passes it is killed (cause "out_of_memory")."""
+    processes: int | None = None
+    """Processes and threads."""
+    cpu: float | None = None
+    """CPUs: 1.5 is 150 ms of CPU time in each 100 ms."""
+
+
+def ignore(report: object) -> None:
+    """An `on_failure` that does nothing: failures are no errors then."""
+
+
+def _one_of(what: str, value: str, wanted: tuple[str, ...]) -> None:
+    if value not in wanted:
+        raise ConfigurationError(f"{what} is {value!r}; there are: {', '.join(wanted)}")
+
+
+def _bytes_of(text: int | str) -> int:
+    units = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+    if isinstance(text, int):
+        return text
+    number, unit = text.strip().rstrip("iBb"), ""
+    if number and number[-1].upper() in units:
+        number, unit = number[:-1], number[-1].upper()
+    try:
+        return int(float(number) * units[unit])
+    except ValueError:
+        raise ConfigurationError(f"memory={text!r}: expected a number of bytes, or one like "
+                                 '"512M" or "2G"') from None
+
+
+def spec(command: Iterable[Any], *, mesh: bool, env: dict[str, str] | None, cwd: str | None,
+         restart: Restart | None, limits: Limits | None, cpus: Iterable[int], output: str,
+         ready: float | None, partial: bool, grace: float | None,
+         stdin: Iterable[int]) -> dict[str, Any]:
+    """For the package: what _client.HostMesh.spawn() takes."""
+    _one_of("output", output, ("capture", "stream"))
+    if isinstance(command, (str, bytes)):
+        raise ConfigurationError(f"the command is a list of words: {command.split()!r}, or "
+                                 f'["sh", "-c", {command!r}]')
+    words = [os.fspath(word) if isinstance(word, os.PathLike) else str(word) for word in command]
+    if not words:
+        raise ConfigurationError("the command is empty")
+    made: dict[str, Any] = {
+        "is_mesh": mesh, "command": words, "partial": partial, "is_streamed": output == "stream",
+        "environment": [(str(key), str(value)) for key, value in (env or {}).items()],
+        "cpus": list(cpus), "input_ranks": sorted(stdin)}
+    if cwd is not None:
+        made["directory"] = os.fspath(cwd)
+    if ready is not None:
+        made["ready"] = ready
+    if grace is not None:
+        made["grace"] = grace
+    if restart is not None:
+        made["restart"] = {"on": restart.on, "budget": restart.budget, "gang": restart.gang,
+                           "delay": restart.delay, "max_delay": restart.max_delay,
+                           "window": restart.window, "codes": list(restart.codes)}
+    if limits is not None:
+        if limits.memory is not None:
+            made["memory"] = _bytes_of(limits.memory)
+        if limits.processes is not None:
+            made["pids"] = limits.processes
+        if limits.cpu is not None:
+            made["cpu"] = limits.cpu
+    return made
+
+
+class EventStream:
+    """The events of a mesh, from the first one on, until it has ended: for `for` and `async for`.
+    Give it up at any time."""
+
+    def __init__(self, past: Iterable[Event], close: Callable[[EventStream], None]) -> None:
+        self._events = collections.deque(past)
+        self._changed = threading.Condition()
+        self._is_over = bool(self._events) and self._events[-1].kind == "end"
+        self._close = close
+        self._waiter: tuple[asyncio.AbstractEventLoop, asyncio.Future[None]] | None = None
+
+    def _put(self, event: Event | None) -> None:
+        with self._changed:
+            if event is None or event.kind == "end":
+                self._is_over = True
+            if event is not None:
+                self._events.append(event)
+            self._changed.notify_all()
+            if self._waiter is not None:
+                loop, future = self._waiter
+                self._waiter = None
+                loop.call_soon_threadsafe(_set, future)
+
+    def __iter__(self) -> Iterator[Event]:
+        return self
+
+    def __next__(self) -> Event:
+        with self._changed:
+            while not self._events and not self._is_over:
+                self._changed.wait()
+            if self._events:
+                return self._events.popleft()
+        self.close()
+        raise StopIteration
+
+    def __aiter__(self) -> EventStream:
+        return self
+
+    async def __anext__(self) -> Event:
+        while True:
+            with self._changed:
+                if self._events:
+                    return self._events.popleft()
+                if self._is_over:
+                    break
+                loop = asyncio.get_running_loop()
+                future: asyncio.Future[None] = loop.create_future()
+                self._waiter = (loop, future)
+            await future
+        self.close()
+        raise StopAsyncIteration
+
+    def _next(self, seconds: float) -> Event | None:
+        """The next event; nothing when none comes in time, or at all."""
+        with self._changed:
+            if not self._events and not self._is_over:
+                self._changed.wait(max(0.0, seconds))
+            return self._events.popleft() if self._events else None
+
+    def _wait(self, seconds: float) -> bool:
+        """Takes an event and drops it. False: none came."""
+        return self._next(seconds) is not None or self._is_over
+
+    def close(self) -> None:
+        """No more events."""
+        self._close(self)
+        self._put(None)
+
+    def __enter__(self) -> EventStream:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 traceback: TracebackType | None) -> None:
+        self.close()
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+class ProcView:
+    """Some of the processes of a mesh: to call and to cast to."""
+
+    def __init__(self, ref: _client.ProcMeshRef) -> None:
+        self._ref = ref
+
+    @property
+    def extent(self) -> Extent:
+        """How they are arranged."""
+        return Extent.from_shape(self._ref.shape)
+
+    @property
+    def ref(self) -> str:
+        """Names them: a text for other processes."""
+        return str(self._ref)
+
+    def __len__(self) -> int:
+        return len(self._ref)
+
+    def slice(self, **selection: int | slice) -> ProcView:
+        """Some of these: `slice(host=0, gpu=slice(0, 4))`."""
+        return ProcView(cut(self._ref, selection))
+
+    def call(self, port: int, body: Any, timeout: float | None = _TIMEOUT
+             ) -> Future[ValueMesh[bytes]]:
+        """Asks a port of each: an answer or an error for each, later."""
+        extent = self.extent
+        seconds = _NEVER if timeout is None else timeout
+        pending = _context.connect().call_all(self._ref, port, body, seconds)
+        return Future(pending, lambda answers: ValueMesh(extent, [
+            failed(answer) if isinstance(answer, Error) else bytes(answer)
+            for answer in answers]))
+
+    def cast(self, port: int, body: Any) -> None:
+        """Tells a port of each; nobody answers."""
+        _context.connect().cast(self._ref, port, body)
+
+    def __repr__(self) -> str:
+        return f"<ProcView {self.extent} of {self._ref.name}>"
+
+
+class OneProc:
+    """One process of a mesh: `mesh[3]`."""
+
+    def __init__(self, ref: _client.ProcMeshRef, ordinal: int) -> None:
+        self._ref = ref
+        self._ordinal = ordinal
+
+    @property
+    def id(self) -> str:
+        """Its address."""
+        return self._ref.proc_at(self._ordinal)
+
+    def call(self, port: int, body: Any, timeout: float | None = _TIMEOUT) -> Future[bytes]:
+        """Asks a port of it."""
+        seconds = _NEVER if timeout is None else timeout
+        pending = _context.connect().call(self._ref, self._ordinal, port, body, seconds)
+        return Future(pending, bytes)
+
+    def send(self, port: int, body: Any) -> None:
+        """Tells a port of it; nobody answers."""
+        _context.connect().send(self._ref, self._ordinal, port, body)
+
+    def __repr__(self) -> str:
+        return f"<proc {self.id}>"
+
+
+class SpawnOptions:
+    """`procs.options(name="tally").spawn(Counter, 40)`: how actors are made."""
+
+    def __init__(self, procs: ProcMesh, name: str | None, timeout: float | None,
+                 on_failure: Callable[[ActorReport], object] | None) -> None:
+        self._procs = procs
+        self._name = name
+        self._timeout = timeout
+        self._on_failure = on_failure
+
+    def spawn(self, cls: Callable[Q, A], *args: Q.args, **kwargs: Q.kwargs) -> A:
+        """Makes an actor of the class in each rank."""
+        return self._procs._spawn(cls, args, kwargs, self._name, self._timeout, self._on_failure)
+
+
+class _Runner(Actor):
+    """Runs functions in a rank."""
+
+    @endpoint
+    def run(self, function: Any, args: Any, kwargs: Any) -> Any:
+        """Calls it."""
+        return function(*args, **kwargs)
+
+
+class ProcMesh:
+    """Processes that this program owns. `with`: they are stopped at its end, which raises
+    MeshFailure when one of them ended though nobody had asked, and nothing else was told."""
+
+    _order = 2
+
+    def __init__(self, core: _client.ProcMesh, inbox: _client.Inbox, hosts: HostMesh,
+                 handlers: Handlers, has_restart: bool) -> None:
+        self._core = core
+        self._inbox = inbox
+        self._hosts = hosts  # a mesh keeps its hosts
+        self._handlers = handlers
+        self._has_restart = has_restart
+        self._given_up: set[int] = set()  # ranks that failed and begin no new life
+        self._ref = core.ref
+        self._lock = threading.Lock()
+        self._history: list[Event] = []
+        self._kept_output = 0
+        self._streams: weakref.WeakSet[EventStream] = weakref.WeakSet()
+        self._failure: RankReport | None = None
+        self._was_raised = False
+        self._last: Outcome | None = None
+        self._at_close: Outcome | None = None
+        self._is_closed = False
+        self._failed = _client.Pending()  # a rank failed, or all have ended
+        self._ended = _client.Pending()
+        self._names: dict[str, int] = {}
+        self._runner: _Runner | None = None
+        self._thread = threading.Thread(target=self._dispatch, name="meshbus-events", daemon=True)
+        self._thread.start()
+        _context.remember(self)
+
+    # --- events -------------------------------------------------------------------------------
+    def _dispatch(self) -> None:
+        while (item := self._inbox.get()) is not None:
+            self._take(reports.event(item))
+        self._failed.fill()
+        self._ended.fill()
+        for stream in list(self._streams):
+            stream._put(None)
+
+    def _take(self, event: Event) -> None:
+        with self._lock:
+            self._keep(event)
+            if event.kind == "failure":
+                self._given_up.add(event.rank)
+            streams = list(self._streams)
+        for stream in streams:
+            stream._put(event)
+        try:
+            self._handlers.tell(event)
+        except Exception:
+            import traceback
+            traceback.print_exc()
+        if event.kind == "failure":
+            if self._handlers.on_failure is None and self._failure is None:
+                self._failure = event.report
+                self._failed.fill()
+        elif event.kind == "end":
+            self._last = event.outcome
+            self._failed.fill()
+            self._ended.fill()
+
+    def _keep(self, event: Event) -> None:
+        if event.kind == "output":
+            if self._handlers.on_output is not None or self._streams:
+                return
+            self._kept_output += len(event.data)
+            while self._kept_output > _KEPT_OUTPUT:
+                at = next(i for i, old in enumerate(self._history) if old.kind == "output")
+                self._kept_output -= len(self._history.pop(at).data)
+        self._history.append(event)
+
+    def events(self) -> EventStream:
+        """Everything that has happened so far and that happens from now on: changes of ranks,
+        failures, restarts, output (with output="stream"), and the end."""
+        with self._lock:
+            stream = EventStream(self._history, self._streams.discard)
+            self._streams.add(stream)
+            if self._is_closed:
+                stream._put(None)
+            return stream
+
+    # --- what is known ------------------------------------------------------------------------
+    @property
+    def name(self) -> str:
+        """Its name, with its uuid."""
+        return self._ref.name
+
+    @property
+    def ref(self) -> str:
+        """Names the processes: a text for other programs."""
+        return str(self._ref)
+
+    @property
+    def extent(self) -> Extent:
+        """How the ranks are arranged."""
+        return Extent.from_shape(self._ref.shape)
+
+    @property
+    def known(self) -> Outcome:
+        """What has been heard so far. Does not ask."""
+        outcome = self._last or self._at_close
+        if outcome is not None:
+            return outcome
+        return reports.outcome(self._core.known())
+
+    @property
+    def reports(self) -> list[RankReport]:
+        """What has been heard of each rank. Does not ask."""
+        return self.known.ranks
+
+    def status(self, timeout: float = 10) -> list[RankReport]:
+        """Asks the hosts how each rank is."""
+        return Future(self._core.status(timeout),
+                      lambda ranks: [reports.rank_report(rank) for rank in ranks]).result()
+
+    def __len__(self) -> int:
+        return len(self._ref)
+
+    def __getitem__(self, rank: int) -> OneProc:
+        if not -len(self) <= rank < len(self):
+            raise OutOfRange(f"there is no rank {rank} among {len(self)}")
+        return OneProc(self._ref, rank % len(self))
+
+    def slice(self, **selection: int | slice) -> ProcView:
+        """Some of the processes: `mesh.slice(host=0, gpu=slice(0, 4))`."""
+        return ProcView(cut(self._ref, selection))
+
+    # --- messages -----------------------------------------------------------------------------
+    def call(self, port: int, body: Any, timeout: float | None = _TIMEOUT
+             ) -> Future[ValueMesh[bytes]]:
+        """Asks a port of each rank: an answer or an error for each, later."""
+        return ProcView(self._ref).call(port, body, timeout)
+
+    def cast(self, port: int, body: Any) -> None:
+        """Tells a port of each rank; nobody answers."""
+        ProcView(self._ref).cast(port, body)
+
+    # --- actors -------------------------------------------------------------------------------
+    def spawn(self, cls: Callable[Q, A], *args: Q.args, **kwargs: Q.kwargs) -> A:
+        """Makes an actor of the class in each rank: `counters = procs.spawn(Counter, 40)`. What
+        comes back has its endpoints, for all of them. (For type checkers it is a Counter; it is an
+        ActorMesh.)"""
+        return self._spawn(cls, args, kwargs, None, None, None)
+
+    def options(self, *, name: str | None = None, timeout: float | None = None,
+                on_failure: Callable[[ActorReport], object] | None = None) -> SpawnOptions:
+        """The same with a name for the actors, a time for their constructors, or a function that
+        hears of failures: `procs.options(name="tally").spawn(Counter, 40)`."""
+        return SpawnOptions(self, name, timeout, on_failure)
+
+    def _spawn(self, cls: Callable[..., A], args: Any, kwargs: Any, name: str | None,
+               timeout: float | None, on_failure: Callable[[ActorReport], object] | None) -> A:
+        return self._spawn_in(self._ref, cls, args, kwargs, name, timeout, on_failure)
+
+    def _spawn_at(self, rank: int, cls: type[A], args: Any) -> A:
+        """For the package: an actor in one rank."""
+        only = cut(self._ref, dict(self.extent.point(rank)))
+        return self._spawn_in(only, cls, args, {}, None, None, ignore)
+
+    def _spawn_in(self, ref: _client.ProcMeshRef, cls: Callable[..., A], args: Any, kwargs: Any,
+                  name: str | None, timeout: float | None,
+                  on_failure: Callable[[ActorReport], object] | None) -> A:
+        if not isinstance(cls, type) or not issubclass(cls, Actor):
+            raise ConfigurationError(f"spawn() wants a class that derives from meshbus.Actor, not "
+                                     f"{cls!r}")
+        params = _spawn_params(cls, args, kwargs)
+        inbox = _client.Inbox()
+        pending = self._core.spawn_actors("python", name or self._fresh_name(cls), params, ref,
+                                          timeout, inbox)
+        made: Any = Future(pending, lambda core: ActorMesh(core, cls, inbox, on_failure)).result()
+        return made
+
+    def _fresh_name(self, cls: type) -> str:
+        base = "".join(c if c.isascii() and c.isalnum() else "_" for c in cls.__name__.lower())
+        base = base.strip("_") or "actor"
+        with self._lock:
+            number = self._names[base] = self._names.get(base, 0) + 1
+        return base if number == 1 else f"{base}_{number}"
+
+    def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> ValueMesh[T]:
+        """Calls a function once in each rank and waits: a value for each rank."""
+        return self.run_async(function, *args, **kwargs).result().check()
+
+    def run_async(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+                  ) -> Future[ValueMesh[T]]:
+        """The same without waiting: a value or an error for each rank, later, however long it
+        takes."""
+        if self._runner is None:
+            self._runner = self.options(name="meshbus_runner").spawn(_Runner)
+        return self._runner.run.options(timeout=None).call(function, args, kwargs)
+
+    # --- ends ---------------------------------------------------------------------------------
+    def wait(self, timeout: float | None = None) -> Outcome:
+        """Waits until all ranks have ended. Raises MeshFailure as soon as one of them ends though
+        nobody asked, unless there is an `on_failure`; and Timeout."""
+        return self.wait_async().result(timeout)
+
+    def wait_ready(self, timeout: float = 30) -> None:
+        """Waits until every rank is ready, also one that begins a new life (restart=), or has
+        ended for good. Raises Timeout with the ranks that are not."""
+        end = time.monotonic() + timeout
+        with self.events() as events:
+            while True:
+                left = [report.rank for report in self.reports
+                        if report.state != "ready" and not self._is_over(report)]
+                if not left:
+                    return
+                if not events._wait(max(0.0, end - time.monotonic())):
+                    raise Timeout(f"ranks {left} are not ready after {timeout} s")
+
+    def _is_over(self, report: RankReport) -> bool:
+        """Whether a rank has ended for good: no restart is, or will be, decided."""
+        if not report.is_terminal or report.is_restarting:
+            return False
+        return not (self._has_restart and report.is_failure) or report.rank in self._given_up
+
+    def wait_async(self) -> Future[Outcome]:
+        """The same as a Future: `await mesh.wait_async()`."""
+        is_told = self._handlers.on_failure is not None
+        return Future(self._ended if is_told else self._failed, lambda _: self._outcome())
+
+    def _outcome(self) -> Outcome:
+        if self._failure is not None:
+            self._was_raised = True
+            raise MeshFailure(self._failure)
+        if self._last is None:
+            raise Refused("this mesh was closed before it ended")
+        return self._last
+
+    def _settle(self, seconds: float) -> None:
+        """After a stop: waits until the end was told, and failures before it."""
+        if self._thread is not threading.current_thread():
+            self._ended.wait(seconds)
+
+    def stop(self, *ranks: int, reason: str = "stop", grace: float | None = None,
+             timeout: float | None = None) -> Outcome:
+        """Ends all ranks, or these, and waits until they have ended: SIGTERM, and after `grace`
+        seconds SIGKILL. What is known then of all ranks. Raises StopError with those that are
+        still there."""
+        return self.stop_async(*ranks, reason=reason, grace=grace, timeout=timeout).result()
+
+    def stop_async(self, *ranks: int, reason: str = "stop", grace: float | None = None,
+                   timeout: float | None = None) -> Future[Outcome]:
+        """The same as a Future."""
+        self._check(ranks)
+        return Future(self._core.stop(sorted(ranks), reason, grace, timeout), reports.outcome)
+
+    def signal(self, number: int, *ranks: int) -> None:
+        """Sends a signal to the process groups of all ranks, or of these. Returns when the hosts
+        have taken the order; the signal arrives a moment later."""
+        self._check(ranks)
+        Future(self._core.signal(sorted(ranks), int(number)), lambda _: None).result()
+
+    def kill(self, *ranks: int, timeout: float = 10) -> None:
+        """Ends all ranks, or these, by SIGKILL, and waits until they are gone. To this mesh it is
+        a failure like any other: for tests. (stop() is an end that was asked for.)"""
+        before = {report.rank: report for report in self.reports}
+        self.signal(signals.SIGKILL, *ranks)
+        left = set(ranks or range(len(self)))
+        end = time.monotonic() + timeout
+        with self.events() as events:
+            while True:
+                left -= {report.rank for report in self.reports if report.is_terminal
+                         or report.restarts > before[report.rank].restarts}
+                if not left:
+                    return
+                if not events._wait(max(0.0, end - time.monotonic())):
+                    raise Timeout(f"ranks {sorted(left)} are still there {timeout} s after SIGKILL")
+
+    def write(self, rank: int, data: bytes | str) -> None:
+        """Writes to the stdin of a rank of `stdin=`; returns when its pipe has taken all."""
+        self._check((rank,))
+        raw = data.encode() if isinstance(data, str) else data
+        Future(self._core.write_input(rank, raw), lambda _: None).result()
+
+    def close_stdin(self, rank: int) -> None:
+        """End of file for the stdin of a rank."""
+        Future(self._core.close_input(rank), lambda _: None).result()
+
+    def _check(self, ranks: Iterable[int]) -> None:
+        for rank in ranks:
+            if not isinstance(rank, int) or not 0 <= rank < len(self):
+                raise OutOfRange(f"there is no rank {rank!r} among {len(self)}")
+
+    def close(self) -> None:
+        """Asks for a stop and does not wait."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        _context.forget(self)
+        try:
+            self._at_close = self.known
+        except Error:
+            pass
+        self._core.close()
+        self._inbox.close()
+        if self._thread is not threading.current_thread():
+            self._thread.join(5)
+
+    def __enter__(self) -> ProcMesh:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 traceback: TracebackType | None) -> None:
+        try:
+            if not self._is_closed:
+                self.stop()
+                self._settle(5)
+        except Error:
+            if kind is None:
+                raise
+        finally:
+            self.close()
+        if kind is None and self._failure is not None and not self._was_raised:
+            self._was_raised = True
+            raise MeshFailure(self._failure)
+
+    async def __aenter__(self) -> ProcMesh:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                        traceback: TracebackType | None) -> None:
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, self.__exit__, kind, error, traceback)
+
+    def __repr__(self) -> str:
+        states = collections.Counter(report.state for report in self.reports)
+        text = ", ".join(f"{count} {state}" for state, count in states.items())
+        return f"<ProcMesh {self._ref.name}: {self.extent}: {text}>"
+
+    def _repr_html_(self) -> str:
+        return reports.table(self.reports, f"{self._ref.name}: {self.extent}")
+
+
+@dataclass
+class Handlers:
+    """For the package: the functions that hear of a mesh. They run on its own thread."""
+
+    on_failure: Callable[[RankReport], object] | None = None
+    on_output: Callable[[int, str], object] | None = None
+    on_restart: Callable[[reports.RestartReport], object] | None = None
+
+    def tell(self, event: Event) -> None:
+        """Calls what is there for the event."""
+        if event.kind == "failure" and self.on_failure is not None:
+            assert event.report is not None
+            self.on_failure(event.report)
+        elif event.kind == "output" and self.on_output is not None:
+            self.on_output(event.rank, event.text)
+        elif event.kind == "restart" and self.on_restart is not None:
+            assert event.restart is not None
+            self.on_restart(event.restart)
+
+
+def _spawn_params(cls: type, args: Any, kwargs: Any) -> bytes:
+    head = f"{sys.version_info[0]}.{sys.version_info[1]}\n".encode()
+    parts = _wire.dumps((cls, args, kwargs), what=f"{cls.__name__} or one of its arguments")
+    return b"".join((head, *parts))

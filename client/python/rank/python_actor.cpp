@@ -1,0 +1,106 @@
+#include "client/python/rank/python_actor.h"
+
+#include <optional>
+#include <stdexcept>
+
+#include <pybind11/stl.h>
+
+#include "client/python/bind/bodies.h"
+#include "client/python/bind/places.h"
+#include "client/python/rank/interpreter_lock.h"
+#include "client/python/rank/rank.h"
+
+namespace meshbus::python {
+namespace {
+
+constexpr const char* kEnding = "this rank is ending";
+
+PyObject* actor_factory = nullptr;  // never given up: actors come and go until the process ends
+
+/// An answer that comes later.
+struct Reply {
+  ActorReply reply;
+};
+
+}  // namespace
+
+void set_actor_factory(py::object make) {
+  actor_factory = make.release().ptr();
+}
+
+PythonActor::PythonActor(ActorContext& context, std::string_view params) {
+  Rank::ours().learn(context.proc());
+  std::optional<std::string> problem;
+  {
+    InterpreterLock lock;
+    if (!lock) throw std::runtime_error(kEnding);
+    try {
+      const auto make = py::reinterpret_borrow<py::object>(actor_factory);
+      adapter_ = make(py::bytes(params.data(), params.size()), context.rank(),
+                      context.id().to_string(), context.peers().to_string());
+      for (const auto& name : adapter_.attr("names"))
+        on(std::string(py::cast<std::string>(name)),
+           [this, text = py::cast<std::string>(name)](ActorContext& actor,
+                                                      const ActorMessage& message) {
+             return handle(text, actor, message);
+           });
+    } catch (const py::error_already_set& error) {
+      problem = error.what();
+    }
+    if (problem) adapter_ = {};
+  }
+  if (problem) throw std::runtime_error(*problem);
+}
+
+PythonActor::~PythonActor() {
+  const InterpreterLock lock;
+  if (lock)
+    adapter_ = {};
+  else
+    adapter_.release();
+}
+
+Result<std::string> PythonActor::handle(const std::string& name, ActorContext& context,
+                                        const ActorMessage& message) {
+  const InterpreterLock lock;
+  if (!lock) return fail(ErrorCode::refused, kEnding);
+  std::string problem;
+  try {
+    const auto answer = adapter_.attr("handle")(name, Body{std::string(message.body)},
+                                                message.is_call, place_of(message.point));
+    if (answer.is_none()) return std::string();
+    if (PyCallable_Check(answer.ptr()) == 0) return gather(answer);
+    answer(Reply{context.defer()});
+    return std::string();
+  } catch (const py::error_already_set& error) {
+    problem = error.what();
+  }
+  if (message.is_call) return fail(ErrorCode::call_error, problem);
+  throw std::runtime_error(problem);  // the failure of a message is the failure of its actor
+}
+
+void PythonActor::on_stop(ActorContext&, const std::string& reason) {
+  const InterpreterLock lock;
+  if (!lock) return;
+  try {
+    adapter_.attr("on_stop")(reason);
+  } catch (py::error_already_set& error) {
+    error.discard_as_unraisable("on_stop");
+  }
+}
+
+void bind_reply(py::module_& module) {
+  py::class_<Reply>(module, "Reply", "Answers one call later.")
+      .def("answer",
+           [](const Reply& self, py::handle parts) {
+             auto body = gather(parts);
+             py::gil_scoped_release release;
+             self.reply.answer(std::move(body));
+           })
+      .def("fail", [](const Reply& self, const std::string& text) {
+        py::gil_scoped_release release;
+        self.reply.fail(Error(ErrorCode::call_error, text));
+      });
+}
+
+}  // namespace meshbus::python

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <pybind11/pybind11.h>
+
+#include "meshbus/actor.h"
+
+namespace meshbus::python {
+
+namespace py = pybind11;
+
+/// Sets what makes the adapter of an actor (meshbus/_adapter.py): make(params, rank, id).
+void set_actor_factory(py::object make);
+
+/// An actor whose handlers are Python's. Its adapter has `names`, handle() and on_stop().
+class PythonActor : public Actor {
+ public:
+  PythonActor(ActorContext& context, std::string_view params);
+  ~PythonActor() override;
+
+  void on_stop(ActorContext& context, const std::string& reason) override;
+
+ private:
+  Result<std::string> handle(const std::string& name, ActorContext& context,
+                             const ActorMessage& message);
+
+  py::object adapter_;
+};
+
+/// Adds the class Reply to a module.
+void bind_reply(py::module_& module);
+
+}  // namespace meshbus::python

@@ -1,0 +1,145 @@
+#include "client/python/rank/rank.h"
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include <pybind11/stl.h>
+
+#include "client/python/bind/bodies.h"
+#include "client/python/bind/places.h"
+#include "client/python/rank/interpreter_lock.h"
+#include "client/python/rank/python_actor.h"
+#include "meshbus/actor.h"
+
+namespace meshbus::python {
+namespace {
+
+std::chrono::milliseconds milliseconds_of(double seconds) {
+  constexpr double kMost = 3.15e8;  // ten years
+  return std::chrono::milliseconds(static_cast<std::int64_t>(std::min(seconds, kMost) * 1000));
+}
+
+/// Calls a Python function for what comes to a port. `function` is never given up.
+Result<std::string> on_port(PyObject* function, Proc& proc, const Incoming& incoming) {
+  Rank::ours().learn(proc);
+  const InterpreterLock lock;
+  if (!lock) return fail(ErrorCode::refused, "this rank is ending");
+  try {
+    const auto answer = py::reinterpret_borrow<py::object>(function)(
+        Body{std::string(incoming.body)}, proc.rank_of(incoming), incoming.is_call);
+    if (answer.is_none()) return std::string();
+    return gather(answer);
+  } catch (const py::error_already_set& error) {
+    return fail(ErrorCode::call_error, error.what());
+  }
+}
+
+void tell_stop(PyObject* function, const std::string& reason) {
+  const InterpreterLock lock;
+  if (!lock) return;
+  try {
+    py::reinterpret_borrow<py::object>(function)(reason);
+  } catch (py::error_already_set& error) {
+    error.discard_as_unraisable("on_stop");
+  }
+}
+
+}  // namespace
+
+Rank& Rank::ours() {
+  static auto* rank = new Rank;
+  return *rank;
+}
+
+void Rank::start(const py::dict& ports, py::object on_stop, unsigned actor_threads) {
+  ProcProgram program;
+  for (const auto& [port, function] : ports)
+    program.on(py::cast<std::uint32_t>(port),
+               [f = function.inc_ref().ptr()](Proc& proc, const Incoming& incoming) {
+                 return on_port(f, proc, incoming);
+               });
+  program.actor_type("python", [](ActorContext& context, std::string_view params) {
+    return std::make_unique<PythonActor>(context, params);
+  });
+  program.actor_threads(actor_threads);
+  program.on_stop(
+      [f = on_stop.release().ptr()](Proc&, const std::string& reason) { tell_stop(f, reason); });
+  program.main([this](Proc& proc) -> int {
+    learn(proc);
+    // Python's main thread ends the process, by exit(): the library reports the code from there.
+    for (;;) std::this_thread::sleep_for(std::chrono::hours(24));
+  });
+  // Signals stay as they are on that thread: handlers, and what they start, inherit its mask.
+  std::thread([this, program = std::move(program)] {
+    const auto result = bootstrap(program);
+    std::lock_guard lock(mutex_);
+    error_ = result.error();
+    changed_.notify_all();
+  }).detach();
+  {
+    py::gil_scoped_release release;
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return proc_ != nullptr || error_; });
+  }
+  if (error_) raise(*error_);
+}
+
+void Rank::learn(Proc& proc) {
+  std::lock_guard lock(mutex_);
+  proc_ = &proc;
+  changed_.notify_all();
+}
+
+Proc& Rank::proc() const {
+  std::lock_guard lock(mutex_);
+  if (proc_ == nullptr)
+    raise(Error(ErrorCode::not_exist, "this process is no rank: call meshbus.init() first"));
+  return *proc_;
+}
+
+void bind_rank(py::module_& module) {
+  const auto proc = []() -> Proc& { return Rank::ours().proc(); };
+  module.def("is_mesh_proc", &is_mesh_proc);
+  module.def("start", [](const py::dict& ports, py::object on_stop, unsigned actor_threads) {
+    Rank::ours().start(ports, std::move(on_stop), actor_threads);
+  });
+  module.def("close", [](double seconds) {
+    py::gil_scoped_release release;
+    return InterpreterLock::close(seconds);
+  });
+  module.def("rank", [proc] { return proc().rank(); });
+  module.def("world_size", [proc] { return proc().world_size(); });
+  module.def("point", [proc] { return place_of(proc().point()); });
+  module.def("id", [proc] { return proc().id().to_string(); });
+  module.def("mesh", [proc] { return proc().mesh(); });
+  module.def("launcher_settings", [proc] { return proc().launcher_settings(); });
+  module.def("stop_requested", [proc] { return proc().stop_requested(); });
+  module.def(
+      "call", [proc](std::uint64_t rank, std::uint32_t port, py::handle parts, double timeout) {
+        const auto body = gather(parts);
+        auto& self = proc();
+        return Body{must(
+            without_gil([&] { return self.call(rank, port, body, milliseconds_of(timeout)); }))};
+      });
+  module.def("call_all", [proc](const ProcMeshRef& ref, std::uint32_t port, py::handle parts,
+                                double timeout) {
+    const auto body = gather(parts);
+    auto& self = proc();
+    return answers_of(
+        must(without_gil([&] { return self.call(ref, port, body, milliseconds_of(timeout)); })));
+  });
+  module.def("send", [proc](std::uint64_t rank, std::uint32_t port, py::handle parts) {
+    const auto body = gather(parts);
+    auto& self = proc();
+    must(without_gil([&] { return self.send(rank, port, body); }));
+  });
+  module.def("cast", [proc](const ProcMeshRef& ref, std::uint32_t port, py::handle parts) {
+    const auto body = gather(parts);
+    auto& self = proc();
+    must(without_gil([&] { return self.cast(ref, port, body); }));
+  });
+}
+
+}  // namespace meshbus::python

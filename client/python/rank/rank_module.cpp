@@ -1,0 +1,18 @@
+// The module meshbus._proc: what a rank needs, on few libraries. Handlers of the library run Python
+// on its own threads, with the GIL (InterpreterLock).
+#include "client/python/bind/bodies.h"
+#include "client/python/bind/errors.h"
+#include "client/python/bind/places.h"
+#include "client/python/rank/python_actor.h"
+#include "client/python/rank/rank.h"
+
+PYBIND11_MODULE(_proc, module) {
+  using namespace meshbus::python;
+  module.doc() = "The C++ library of ranks. Use the package meshbus instead.";
+  module.def("set_error_factory", &set_error_factory);
+  module.def("set_actor_factory", &set_actor_factory);
+  bind_bodies(module);
+  bind_proc_mesh_ref(module);
+  bind_reply(module);
+  bind_rank(module);
+}

@@ -1,0 +1,416 @@
+"""Actors: endpoints and what comes of them."""
+import asyncio
+import concurrent.futures
+import os
+import threading
+import time
+
+import pytest
+
+import meshbus
+from conftest import wait_until
+
+
+class Counter(meshbus.Actor):
+    def __init__(self, start=0):
+        self.total = start
+
+    @meshbus.endpoint
+    def add(self, n):
+        """Adds."""
+        self.total += n
+        return self.total
+
+    @meshbus.endpoint
+    def place(self):
+        return self.rank, str(self.point), self.proc.rank, self.proc.world_size
+
+    @meshbus.endpoint
+    def divide(self, n):
+        return self.total / n
+
+    @meshbus.endpoint
+    async def later(self, seconds, value):
+        await asyncio.sleep(seconds)  # sleep-ok: an endpoint that takes long
+        if isinstance(value, Exception):
+            raise value
+        return value
+
+    @meshbus.endpoint(thread="main")
+    def thread(self):
+        return threading.current_thread() is threading.main_thread()
+
+    @meshbus.endpoint
+    def echo(self, value):
+        return value
+
+    @meshbus.endpoint
+    def take(self, seconds):
+        time.sleep(seconds)  # sleep-ok: an endpoint that takes long
+
+    @meshbus.endpoint
+    def hold(self, n):
+        return sum(range(n))  # one long call of C
+
+    @meshbus.endpoint
+    def leave(self, code):
+        os._exit(code)
+
+    @meshbus.endpoint
+    def lock(self):
+        return threading.Lock()
+
+    @meshbus.endpoint
+    def sys_exit(self):
+        raise SystemExit(3)
+
+    def helper(self):
+        return self.add(1)
+
+
+class Odd(Exception):
+    """Pickles, but does not unpickle."""
+
+    def __init__(self, one, two):
+        super().__init__("odd")
+
+    def __reduce__(self):
+        return (Odd, ("only one",))
+
+
+class Raiser(meshbus.Actor):
+    @meshbus.endpoint
+    def odd(self):
+        raise Odd(1, 2)
+
+    @meshbus.endpoint
+    def unpicklable(self):
+        class Local(Exception):
+            def __reduce__(self):
+                raise TypeError("never")
+        raise Local("hidden")
+
+    @meshbus.endpoint
+    def returns(self):
+        return ValueError("a value")
+
+
+@pytest.fixture(scope="module")
+def counters(workers):
+    with workers.spawn(Counter, 40) as actors:
+        yield actors
+
+
+def test_a_call_asks_all_and_waits(counters):
+    first = list(counters.add(0))
+    assert list(counters.add(2)) == [n + 2 for n in first] and len(counters) == 4
+
+
+def test_call_gives_a_future(counters):
+    future = counters.add.call(0)
+    values = future.result(20)
+    assert future.done() and len(values) == 4 and future.result() is values
+    assert values.extent == meshbus.Extent(host=2, gpu=2)
+    assert values.at(host=1, gpu=0) == values[2]
+
+
+def test_an_actor_knows_its_place(counters):
+    assert list(counters.place()) == [(i, f"host={i // 2},gpu={i % 2}", i, 4) for i in range(4)]
+
+
+def test_slices(counters):
+    assert len(counters.slice(host=1, gpu=slice(0, 2, 2)).echo(1)) == 1
+    assert counters.slice(host=1, gpu=1).place.one().result(20)[0] == 3
+    assert [v for p, v in counters.slice(gpu=1).echo("x").items()] == ["x", "x"]
+
+
+def test_one_is_for_one(counters):
+    with pytest.raises(ValueError, match="slice first"):
+        counters.echo.one(1)
+
+
+def test_await(counters):
+    async def main():
+        values, alone = await asyncio.gather(
+            counters.echo.call(1), counters.slice(host=0, gpu=0).later.one(0.01, "x"))
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(counters.later.call(1, "x"), 0.05)
+        return list(values), alone
+    assert asyncio.run(main()) == ([1, 1, 1, 1], "x")
+
+
+def test_coroutines_of_an_actor_wait_side_by_side(counters):
+    begin = time.monotonic()
+    futures = [counters.later.call(0.5, i) for i in range(10)]
+    assert [list(f.result(30)) for f in futures] == [[i] * 4 for i in range(10)]
+    assert time.monotonic() - begin < 4.5
+
+
+def test_reduce_happens_at_the_hosts(counters):
+    assert counters.echo.reduce("sum", 2).result(20) == 8
+    assert counters.echo.reduce("max", 2.5).result(20) == 2.5
+    assert counters.echo.reduce("all", True).result(20) is True
+    assert counters.echo.reduce("count", "x").result(20) == 4
+    with pytest.raises(ExceptionGroup, match="no part"):
+        counters.echo.reduce("sum", "x").result(20)
+    with pytest.raises(LookupError, match="avg"):
+        counters.echo.reduce("avg", 1).result(20)
+
+
+def test_stream_gives_each_as_it_comes(counters):
+    assert sorted((p["host"], p["gpu"], v) for p, v in counters.echo.stream(7)) == [
+        (0, 0, 7), (0, 1, 7), (1, 0, 7), (1, 1, 7)]
+
+    async def main():
+        return sorted([str(p) async for p, v in counters.echo.stream(7)])
+    assert asyncio.run(main()) == [f"host={h},gpu={g}" for h in (0, 1) for g in (0, 1)]
+
+
+def test_a_stream_half_read_is_given_up(counters):
+    for _ in counters.echo.stream(7):
+        break
+    assert list(counters.echo(1)) == [1] * 4
+
+
+def test_main_thread(counters):
+    assert list(counters.thread()) == [True] * 4
+
+
+def test_an_exception_is_raised_at_the_caller_and_the_actor_lives(counters):
+    with pytest.raises(meshbus.RemoteError) as caught:
+        counters.slice(host=1, gpu=0).divide(0)
+    assert caught.value.rank == 0 and isinstance(caught.value.__cause__, ZeroDivisionError)
+    assert "return self.total / n" in str(caught.value)
+    with pytest.raises(ExceptionGroup, match="4 of 4 ranks failed") as group:
+        counters.divide(0)
+    assert {error.point for error in group.value.exceptions} == {
+        f"host={h},gpu={g}" for h in (0, 1) for g in (0, 1)}
+    assert list(counters.echo(1)) == [1] * 4
+
+
+def test_an_exception_of_a_coroutine(counters):
+    values = counters.later.call(0, KeyError("k")).result(20)
+    assert len(values.failed) == 4 and isinstance(values.failed[2].__cause__, KeyError)
+    assert "<failed: RemoteError" in repr(values)
+
+
+def test_system_exit_in_an_endpoint_ends_nothing(counters):
+    with pytest.raises(ExceptionGroup):
+        counters.sys_exit()
+    assert list(counters.echo(1)) == [1] * 4
+
+
+def test_wrong_arguments_are_the_callers(counters):
+    with pytest.raises(ExceptionGroup) as group:
+        counters.add("two", "three")
+    assert "positional argument" in str(group.value.exceptions[0])
+
+
+def test_a_misspelt_endpoint(counters):
+    with pytest.raises(AttributeError, match="did you mean 'divide'"):
+        counters.divid
+    with pytest.raises(AttributeError, match="helper has no @endpoint"):
+        counters.helper
+    assert "add" in dir(counters)
+
+
+def test_what_cannot_be_pickled_here(counters):
+    with pytest.raises(ValueError, match="an argument of Counter.echo cannot be pickled"):
+        counters.echo(threading.Lock())
+
+
+def test_what_cannot_be_pickled_there(counters):
+    with pytest.raises(ExceptionGroup) as group:
+        counters.lock()
+    assert "what Counter.lock returned cannot be pickled" in str(group.value.exceptions[0])
+
+
+def test_exceptions_that_do_not_travel(workers):
+    with workers.spawn(Raiser) as raisers:
+        one = raisers.slice(host=0, gpu=0)
+        with pytest.raises(meshbus.RemoteError, match="Odd: odd") as caught:
+            one.odd()
+        assert caught.value.__cause__ is None and "cannot be unpickled" in caught.value.__notes__[0]
+        with pytest.raises(meshbus.RemoteError, match="Local: hidden") as caught:
+            one.unpicklable()
+        assert caught.value.__cause__ is None
+        assert isinstance(one.returns()[0], ValueError)
+
+
+def test_a_time_for_the_answer(counters):
+    one = counters.slice(host=0, gpu=0)
+    with pytest.raises(TimeoutError):
+        one.take.options(timeout=0.2)(1)
+    assert one.echo(1)[0] == 1
+
+
+def test_result_times_out_and_can_be_asked_again(counters):
+    future = counters.slice(host=0, gpu=0).take.call(0.5)
+    with pytest.raises(TimeoutError):
+        future.result(0.1)
+    assert future.result(20)[0] is None
+
+
+def test_cancel(counters):
+    future = counters.slice(host=0, gpu=0).take.call(0.5)
+    assert future.cancel() and future.cancelled() and future.done()
+    with pytest.raises(concurrent.futures.CancelledError):
+        future.result()
+
+
+def test_wait_and_as_completed(counters):
+    slow, quick = counters.later.call(0.5, 1), counters.echo.call(2)
+    done, left = meshbus.wait([slow, quick], first=True)
+    assert quick in done
+    assert [f.result()[0] for f in meshbus.as_completed([slow, quick])] == [2, 1]
+    assert meshbus.wait([slow, quick]) == ({slow, quick}, set())
+
+
+def test_cast_tells_all(workers):
+    with workers.spawn(Counter) as actors:
+        for _ in range(5):
+            actors.add.cast(2)
+        assert list(actors.add(0)) == [10] * 4
+
+
+def test_an_exception_of_a_cast_is_the_failure_of_its_actor(workers):
+    heard = []
+    actors = workers.options(on_failure=heard.append).spawn(Counter)
+    actors.slice(host=0, gpu=1).divide.cast(0)
+    wait_until(lambda: heard)
+    assert heard[0].rank == 1 and heard[0].message == "divide"
+    assert "ZeroDivisionError" in heard[0].reason
+    assert [state.status[:6] for state in actors.states()] == ["Runnin", "Failed"] + ["Runnin"] * 2
+    actors.stop()
+    actors.close()
+
+
+def test_a_failure_that_nobody_handled_is_raised_at_the_end(workers):
+    with pytest.raises(meshbus.ActorFailure, match="ZeroDivisionError"):
+        with workers.spawn(Counter) as actors:
+            actors.slice(host=0, gpu=1).divide.cast(0)
+            actors.echo.call(1).result(20)  # a stop overtakes messages that are under way
+
+
+def test_a_constructor_that_raises(workers):
+    class Bad(meshbus.Actor):
+        def __init__(self):
+            raise ValueError("no shard for me")
+    with pytest.raises(meshbus.SpawnError, match="no shard for me"):
+        workers.spawn(Bad)
+
+
+def test_spawn_wants_an_actor(workers):
+    with pytest.raises(ValueError, match="meshbus.Actor"):
+        workers.spawn(dict)
+    with pytest.raises(ValueError, match="cannot be pickled"):
+        workers.spawn(Counter, threading.Lock())
+
+
+def test_arrays_are_writable_and_out_of_band(counters):
+    numpy = pytest.importorskip("numpy")
+    array = numpy.arange(10_000, dtype=numpy.float64)
+    values = counters.echo(array)
+    assert all((value == array).all() for value in values)
+    values[0][0] = 5.0
+    assert not values[1].flags.owndata and values[0][0] == 5.0
+
+
+def test_large_arguments_are_refused_in_words(counters):
+    with pytest.raises((meshbus.TooLarge, ExceptionGroup)):
+        counters.echo(bytes(3 << 20))
+
+
+def test_run_calls_a_function_in_each_rank(workers):
+    pids = workers.run(os.getpid)
+    assert len(set(pids)) == 4
+    local = 5
+    assert list(workers.run(lambda n: n + local, 1)) == [6] * 4
+    with pytest.raises(ExceptionGroup):
+        workers.run(lambda: 1 / 0)
+
+
+def test_many_calls_at_once(counters):
+    one = counters.slice(host=0, gpu=0)
+    futures = [one.echo.call(i) for i in range(1000)]
+    assert [f.result(60)[0] for f in futures] == list(range(1000))
+
+
+def test_threads_call_side_by_side(counters):
+    wrong = []
+
+    def work(n):
+        for i in range(20):
+            if list(counters.echo((n, i))) != [(n, i)] * 4:
+                wrong.append((n, i))
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_closed_actors_say_so(workers):
+    with workers.spawn(Counter) as actors:
+        pass
+    with pytest.raises(meshbus.Refused, match="closed"):
+        actors.add(1)
+    assert "Counter" in repr(actors)
+
+
+def test_a_rank_dies_in_a_call(hosts):
+    with hosts.workers(2, on_failure=meshbus.ignore) as procs:
+        actors = procs.spawn(Counter)
+        values = actors.slice(host=0).leave.call(9).result(30)
+        assert all(isinstance(error, ConnectionError) for error in values.failed.values())
+        assert len(values.failed) == 2
+        alive = actors.slice(host=1).echo(1)
+        assert list(alive) == [1, 1]
+        with pytest.raises(ExceptionGroup):
+            actors.echo(1)
+        reports = [r for r in procs.reports if r.is_failure]
+        assert {r.exit_code for r in reports} <= {9}
+
+
+def test_a_rank_that_holds_the_lock_of_python_is_not_taken_for_dead(workers):
+    with workers.spawn(Counter) as actors:
+        future = actors.slice(host=0, gpu=0).hold.call(60_000_000)
+        for _ in range(3):
+            assert [r.state for r in workers.status()] == ["ready"] * 4
+            assert {r.trouble for r in workers.reports} == {"none"}
+        assert future.result(50)[0] > 0
+
+
+def test_on_stop_runs(hosts, tmp_path):
+    class Leaver(meshbus.Actor):
+        def __init__(self, folder):
+            self.folder = folder
+
+        @meshbus.endpoint
+        def nothing(self):
+            pass
+
+        def on_stop(self, reason):
+            with open(f"{self.folder}/{self.rank}", "w") as file:
+                file.write(reason)
+    with hosts.workers(1) as procs:
+        actors = procs.spawn(Leaver, str(tmp_path))
+        actors.nothing()
+        actors.stop(reason="enough")
+        actors.close()
+    assert [(tmp_path / str(i)).read_text() for i in range(2)] == ["enough", "enough"]
+
+
+def test_setup_runs_first(hosts):
+    def setup():
+        os.environ["SET_UP"] = "yes"
+    with hosts.workers(1, setup=setup) as procs:
+        assert list(procs.run(lambda: os.environ["SET_UP"])) == ["yes"] * 2
+
+
+def test_in_its_rank_an_endpoint_is_a_method():
+    counter = Counter(3)
+    assert counter.helper() == 4 and Counter.add.__doc__ == "Adds."
+    with pytest.raises(meshbus.Refused, match="spawn"):
+        counter.slice(gpu=0)

@@ -1,0 +1,51 @@
+"""The programs of the documents, typed from the page, print what stands below them."""
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BLOCK = re.compile(r"(?:<!-- file: (\S+) -->\n)?```python\n(.*?)```(?:\n\n```text\n(.*?)```)?",
+                   re.S)
+
+
+def programs():
+    """(name, file that it is meant to be or None, program, what it prints or None)"""
+    for document in ("README.md", "docs/python.md"):
+        text = (ROOT / document).read_text(encoding="utf-8")
+        for number, match in enumerate(BLOCK.finditer(text), 1):
+            yield f"{document}:{number}", *match.groups()
+
+
+PROGRAMS = list(programs())
+
+
+def run(words, folder):
+    done = subprocess.run([sys.executable, *words], cwd=folder, capture_output=True, text=True,
+                          timeout=50)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Where the files of the documents are."""
+    return tmp_path_factory.mktemp("documents")
+
+
+@pytest.mark.parametrize("name, file, program, output", PROGRAMS, ids=[p[0] for p in PROGRAMS])
+def test_program(name, file, program, output, folder):
+    (folder / (file or "program.py")).write_text(program)
+    if file is None:
+        comment = re.search(r"print\(.*\) +# (.*)", program)
+        assert run(["program.py"], folder) == (output or f"{comment.group(1)}\n")
+    elif file == "rank.py":
+        said = run(["-m", "meshbus.run", "-n", "2", file], folder)
+        assert sorted(said.splitlines()) == ["[0] 0 of 2 HELLO", "[1] 1 of 2 HELLO"]
+    elif file.startswith("test_"):
+        words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "meshbus.pytest_plugin"]
+        assert "1 passed" in run([*words, file], folder)
+    else:
+        compile(program, file, "exec")  # a later program starts it

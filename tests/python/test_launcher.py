@@ -1,0 +1,303 @@
+"""Hosts, processes, their ends: what a launcher does."""
+import asyncio
+import signal
+import threading
+import time
+
+import pytest
+
+import meshbus
+from meshbus import Restart
+
+
+def sh(script):
+    return ["sh", "-c", script]
+
+
+def test_hosts_have_addresses_and_a_shape(hosts):
+    assert len(hosts) == 2 and len(hosts.hosts) == 2
+    assert hosts.extent == meshbus.Extent(host=2)
+    assert "host=2" in repr(hosts) and "<table>" in hosts._repr_html_()
+
+
+def test_spawn_runs_a_command_on_every_host(hosts):
+    with hosts.spawn(sh("echo $RANK of $WORLD_SIZE >&2"), {"gpu": 2}) as mesh:
+        outcome = mesh.wait(30)
+    assert outcome.exit_code == 0
+    assert [rank.stderr_tail for rank in outcome.ranks] == [f"{i} of 4\n" for i in range(4)]
+    assert mesh.extent == meshbus.Extent(host=2, gpu=2)
+
+
+@pytest.mark.parametrize("per_host, extent", [
+    (None, "host=2"), (3, "host=2,proc=3"), ("gpu=2,x=1", "host=2,gpu=2,x=1"),
+    ({"gpu": 2}, "host=2,gpu=2"), (meshbus.Extent(a=1), "host=2,a=1")])
+def test_per_host_is_what_people_write(hosts, per_host, extent):
+    with hosts.spawn(["true"], per_host) as mesh:
+        assert str(mesh.extent) == extent
+
+
+def test_wait_raises_at_the_first_failure(hosts):
+    begin = time.monotonic()
+    with pytest.raises(meshbus.MeshFailure) as caught:
+        with hosts.spawn(sh("test $RANK = 1 && { sleep 0.5; echo no memory >&2; exit 7; };"
+                            " sleep 60"), {"gpu": 2}) as mesh:
+            mesh.wait()
+    assert time.monotonic() - begin < 20
+    assert caught.value.report.rank == 1 and caught.value.report.exit_code == 7
+    assert "no memory" in str(caught.value)
+
+
+def test_with_raises_a_failure_that_nobody_handled(hosts):
+    with pytest.raises(meshbus.MeshFailure):
+        with hosts.spawn(sh("sleep 0.5; exit 3"), 1) as mesh:
+            list(mesh.events())
+
+
+def test_on_failure_handles_it(hosts):
+    heard = []
+    with hosts.spawn(sh("sleep 0.5; exit $RANK"), 1, on_failure=heard.append) as mesh:
+        outcome = mesh.wait(30)
+    assert [report.rank for report in heard] == [1]
+    assert outcome.exit_code == 1 and outcome.first_failure.rank == 1
+
+
+def test_an_exception_in_with_is_not_hidden_by_a_failure(hosts):
+    with pytest.raises(KeyError):
+        with hosts.spawn(sh("sleep 0.5; exit 3"), 1) as mesh:
+            list(mesh.events())
+            raise KeyError("mine")
+
+
+def test_stop_is_no_failure(hosts):
+    with hosts.spawn(["sleep", "60"], 1) as mesh:
+        outcome = mesh.stop(reason="enough")
+        assert all(rank.cause == "stopped" for rank in outcome.ranks)
+        assert outcome.ranks[0].stop_reason == "enough"
+        assert mesh.wait(20).exit_code == 0
+
+
+def test_stop_of_one_rank_leaves_the_others(hosts):
+    with hosts.spawn(["sleep", "60"], 1) as mesh:
+        mesh.stop(1)
+        assert [rank.is_terminal for rank in mesh.reports] == [False, True]
+
+
+def test_kill_waits_until_the_rank_is_gone(hosts):
+    with hosts.spawn(["sleep", "60"], 1, on_failure=meshbus.ignore) as mesh:
+        mesh.kill(0)
+        report = mesh.reports[0]
+        assert report.signal == signal.SIGKILL and report.is_failure
+        assert not mesh.reports[1].is_terminal
+
+
+def test_signal_reaches_a_rank(hosts):
+    script = "trap 'exit 5' USR1; echo up; while :; do sleep 0.1; done"
+    with hosts.spawn(sh(script), 1, output="stream", on_failure=meshbus.ignore) as mesh:
+        for event in mesh.events():
+            if event.kind == "output" and event.rank == 0:
+                mesh.signal(signal.SIGUSR1, 0)
+            if event.kind == "failure":
+                assert (event.rank, event.report.exit_code) == (0, 5)
+                break
+
+
+def test_restart_begins_a_new_life(hosts):
+    restarts = []
+    with hosts.spawn(sh("sleep 0.3; test $MESHBUS_RESTARTS = 2"), 1,
+                     restart=Restart(budget=3, delay=0.01), on_restart=restarts.append) as mesh:
+        outcome = mesh.wait(40)
+    assert [rank.restarts for rank in outcome.ranks] == [2, 2]
+    assert len(outcome.former_lives) == 4 and restarts[0].cause.exit_code == 1
+
+
+def test_events_by_for(hosts):
+    with hosts.spawn(sh("echo out; echo err >&2; sleep 0.2"), 1, output="stream") as mesh:
+        seen = list(mesh.events())
+    output = sorted((e.rank, e.stream, e.text) for e in seen if e.kind == "output")
+    assert output == [(0, "stderr", "err\n"), (0, "stdout", "out\n"),
+                      (1, "stderr", "err\n"), (1, "stdout", "out\n")]
+    assert seen[-1].kind == "end" and seen[-1].outcome.exit_code == 0
+
+
+def test_events_by_async_for(hosts):
+    async def main():
+        kinds = []
+        async with hosts.spawn(sh("sleep 0.3; exit $RANK"), 1,
+                               on_failure=meshbus.ignore) as mesh:
+            async for event in mesh.events():
+                kinds.append((event.kind, event.rank))
+        return kinds
+    kinds = asyncio.run(main())
+    assert ("failure", 1) in kinds and kinds[-1] == ("end", -1)
+
+
+def test_events_given_up_half_way(hosts):
+    with hosts.spawn(sh("for i in 1 2 3; do echo $i; done; sleep 0.2"), 1,
+                     output="stream") as mesh:
+        for event in mesh.events():
+            break
+        with mesh.events() as stream:
+            next(stream)
+        assert mesh.wait(20).exit_code == 0
+
+
+def test_on_output_gets_text(hosts):
+    pieces = []
+    with hosts.spawn(sh("echo of $RANK"), 1,
+                     on_output=lambda rank, text: pieces.append((rank, text))) as mesh:
+        mesh.wait(20)
+    assert sorted(pieces) == [(0, "of 0\n"), (1, "of 1\n")]
+
+
+def test_a_handler_that_raises_stops_nothing(hosts, capsys):
+    def bad(rank, text):
+        raise ValueError("mine")
+    with hosts.spawn(sh("echo hi"), 1, on_output=bad) as mesh:
+        assert mesh.wait(20).exit_code == 0
+    assert "ValueError: mine" in capsys.readouterr().err
+
+
+def test_stdin(hosts):
+    with hosts.spawn(["cat"], 1, stdin=[0], output="stream") as mesh:
+        mesh.write(0, "hello\n")
+        mesh.close_stdin(0)
+        output = [e.text for e in mesh.events() if e.kind == "output"]
+    assert output == ["hello\n"]
+
+
+def test_logs_of_a_mesh(hosts):
+    with hosts.spawn(sh("echo one; sleep 60"), 1, output="capture") as mesh:
+        for rank, stream, data in hosts.logs(mesh, 0, follow=True):
+            assert (rank, stream, data) == (0, "stdout", b"one\n")
+            break
+        assert [info.name for info in hosts.meshes() if info.name == mesh.name] == [mesh.name]
+
+
+def test_environment_and_directory(hosts, tmp_path):
+    with hosts.spawn(sh("echo $MINE $PWD >&2"), 1, env={"MINE": "1"}, cwd=tmp_path) as mesh:
+        assert mesh.wait(20).ranks[0].stderr_tail == f"1 {tmp_path}\n"
+
+
+def test_a_command_that_is_not_there(hosts):
+    with pytest.raises(meshbus.SpawnError, match="/no/such"):
+        hosts.spawn(["/no/such"], 1)
+
+
+def test_wait_times_out_exactly(hosts):
+    with hosts.spawn(["sleep", "60"], 1) as mesh:
+        begin = time.monotonic()
+        with pytest.raises(TimeoutError):
+            mesh.wait(0.3)
+        assert 0.29 < time.monotonic() - begin < 10
+
+
+def interrupt(after):
+    main = threading.main_thread().ident
+    timer = threading.Timer(after, lambda: signal.pthread_kill(main, signal.SIGINT))
+    timer.start()
+    return timer
+
+
+def test_ctrl_c_interrupts_waiting(hosts):
+    with hosts.spawn(["sleep", "60"], 1) as mesh:
+        for wait in (mesh.wait, lambda: list(mesh.events()),
+                     lambda: hosts.spawn(["sleep", "60"], 1, mesh=True, ready=30)):
+            timer = interrupt(0.2)
+            begin = time.monotonic()
+            with pytest.raises(KeyboardInterrupt):
+                wait()
+            timer.join()
+            assert time.monotonic() - begin < 10
+
+
+def test_a_cancelled_task_leaves_the_future(hosts):
+    async def main():
+        async with hosts.spawn(sh("sleep 1"), 1) as mesh:
+            future = mesh.wait_async()
+
+            async def waits():
+                return await future
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(waits(), 0.1)
+            return await asyncio.gather(waits(), waits())
+    first, second = asyncio.run(main())
+    assert first.exit_code == second.exit_code == 0
+
+
+def test_attached_hosts_stay(hosts):
+    with meshbus.attach(hosts.ref) as same:
+        assert same.hosts == hosts.hosts
+        with same.spawn(["true"], 1) as mesh:
+            mesh.wait(20)
+    with meshbus.attach(*hosts.hosts) as same, same.spawn(["true"], 1) as mesh:
+        assert mesh.wait(20).exit_code == 0
+
+
+@pytest.mark.parametrize("act, error", [
+    (lambda hosts: hosts.spawn([], 1), meshbus.ConfigurationError),
+    (lambda hosts: hosts.spawn("ls -l", 1), meshbus.ConfigurationError),
+    (lambda hosts: hosts.spawn(["true"], {"host": 2}), meshbus.ConfigurationError),
+    (lambda hosts: hosts.spawn(["true"], {"gpu": -1}), ValueError),
+    (lambda hosts: hosts.spawn(["true"], "gpu"), meshbus.ParseError),
+    (lambda hosts: hosts.spawn(["true"], 1, output="both"), meshbus.ConfigurationError),
+    (lambda hosts: Restart(gang="most"), meshbus.ConfigurationError),
+    (lambda hosts: meshbus.attach(), meshbus.ConfigurationError),
+    (lambda hosts: meshbus.attach("nonsense"), meshbus.ParseError),
+    (lambda hosts: meshbus.attach("tcp:127.0.0.1:1"), ConnectionError),
+    (lambda hosts: meshbus.take("nonsense"), LookupError),
+    (lambda hosts: meshbus.init(), LookupError),
+    (lambda hosts: meshbus.this_proc(), LookupError),
+    (lambda hosts: hosts.spawn(["true"], 1, limits=meshbus.Limits(memory="2 lots")), ValueError),
+])
+def test_bad_input_is_named(hosts, act, error):
+    with pytest.raises(error) as caught:
+        act(hosts)
+    assert isinstance(caught.value, meshbus.Error) and caught.value.detail
+
+
+def test_bad_ranks_and_slices(hosts):
+    with hosts.spawn(["sleep", "60"], {"gpu": 2}) as mesh:
+        for act, error in ((lambda: mesh[9], IndexError), (lambda: mesh.stop(9), IndexError),
+                           (lambda: mesh.slice(gpu=7), IndexError),
+                           (lambda: mesh.slice(nope=1), ValueError),
+                           (lambda: mesh.slice(gpu=slice(-1, None)), ValueError)):
+            with pytest.raises(error):
+                act()
+        assert len(mesh.slice(host=0)) == 2 and str(mesh.slice(host=-1).extent) == "gpu=2"
+
+
+def test_a_closed_mesh_says_so(hosts):
+    with hosts.spawn(["sleep", "60"], 1) as mesh:
+        pass
+    mesh.close()
+    assert "2 stopped" in repr(mesh) and "<table>" in mesh._repr_html_()
+    with pytest.raises(meshbus.Refused, match="closed"):
+        mesh.status()
+    with pytest.raises(meshbus.Refused):
+        mesh.stop()
+    assert list(mesh.events())[-1].kind == "end"
+
+
+def test_a_mesh_that_is_closed_early_ends_its_waiters(hosts):
+    mesh = hosts.spawn(["sleep", "60"], 1)
+    future = mesh.wait_async()
+    mesh.close()
+    with pytest.raises(meshbus.Refused, match="closed"):
+        future.result(20)
+
+
+def test_names_lead_to_what_was_meant():
+    with pytest.raises(AttributeError, match="did you mean 'start'"):
+        meshbus.strat  # noqa: B018
+
+
+def test_versions_name_the_program_of_this_release():
+    assert meshbus.versions()["meshbus"] == meshbus.__version__
+    assert meshbus.versions()["program"].endswith("/meshbus")
+
+
+def test_errors_pickle():
+    import pickle
+    error = pickle.loads(pickle.dumps(meshbus.ParseError("no", position=3)))
+    assert (error.code, error.detail, error.position) == ("parse_error", "no", 3)
+    assert isinstance(meshbus.Timeout("x"), TimeoutError)
