@@ -2,7 +2,7 @@
 #
 #   bin/                     the programs; they find each other beside themselves
 #   include/meshbus/         the public headers
-#   lib/                     libmeshbus_client: launchers. libmeshbus_proc: programs that are mesh procs, nothing but libzmq and FlatBuffers
+#   lib/                     libmeshbus_client: launchers. libmeshbus_proc: programs that are mesh procs, nothing but libzmq, libsodium and FlatBuffers
 #                            below it. libmeshbus_local: both, and hosts inside of a launcher. Static libraries come with those that they
 #                            consist of; with BUILD_SHARED_LIBS they are three shared ones, each whole in itself: a program links client,
 #                            or proc, or both, or local alone. Our own programs are linked statically either way.
@@ -31,11 +31,11 @@ function(meshbus_shared name)
 endfunction()
 
 if(BUILD_SHARED_LIBS)
-  meshbus_shared(proc PARTS mesh common proc LINKS cppzmq flatbuffers::flatbuffers_shared Threads::Threads)
+  meshbus_shared(proc PARTS mesh common proc LINKS cppzmq meshbus_sodium flatbuffers::flatbuffers_shared Threads::Threads)
   meshbus_shared(client PARTS mesh common config client
-    LINKS cppzmq flatbuffers::flatbuffers_shared Poco::Util Poco::Foundation spdlog::spdlog Threads::Threads)
+    LINKS cppzmq meshbus_sodium flatbuffers::flatbuffers_shared Poco::Util Poco::Foundation spdlog::spdlog Threads::Threads)
   meshbus_shared(local PARTS mesh common config client proc keeper os host_agent broker local
-    LINKS cppzmq flatbuffers::flatbuffers_shared Poco::Util Poco::Foundation spdlog::spdlog Threads::Threads)
+    LINKS cppzmq meshbus_sodium flatbuffers::flatbuffers_shared Poco::Util Poco::Foundation spdlog::spdlog Threads::Threads)
   set(installed_libraries meshbus_client_shared meshbus_proc_shared meshbus_local_shared)
   set(used_libraries ${installed_libraries})
 else()
@@ -75,7 +75,7 @@ function(meshbus_pkgconfig name description libs)
   install(FILES ${PROJECT_BINARY_DIR}/meshbus-${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 endfunction()
 meshbus_pkgconfig(client "Launches, addresses and supervises meshes of processes"
-  " -lmeshbus_config -lmeshbus_common -lmeshbus_mesh -lPocoUtil -lPocoFoundation -lspdlog -lfmt -lflatbuffers -lzmq -pthread")
-meshbus_pkgconfig(proc "For programs that are processes of a mesh" " -lmeshbus_common -lmeshbus_mesh -lflatbuffers -lzmq -pthread")
+  " -lmeshbus_config -lmeshbus_common -lmeshbus_mesh -lPocoUtil -lPocoFoundation -lspdlog -lfmt -lflatbuffers -lzmq -lsodium -pthread")
+meshbus_pkgconfig(proc "For programs that are processes of a mesh" " -lmeshbus_common -lmeshbus_mesh -lflatbuffers -lzmq -lsodium -pthread")
 meshbus_pkgconfig(local "Launchers with hosts and procs inside of their own process"
-  " -lmeshbus_client -lmeshbus_proc -lmeshbus_broker -lmeshbus_host_agent -lmeshbus_keeper -lmeshbus_os -lmeshbus_config -lmeshbus_common -lmeshbus_mesh -lPocoUtil -lPocoFoundation -lspdlog -lfmt -lflatbuffers -lzmq -pthread")
+  " -lmeshbus_client -lmeshbus_proc -lmeshbus_broker -lmeshbus_host_agent -lmeshbus_keeper -lmeshbus_os -lmeshbus_config -lmeshbus_common -lmeshbus_mesh -lPocoUtil -lPocoFoundation -lspdlog -lfmt -lflatbuffers -lzmq -lsodium -pthread")
