@@ -20,7 +20,7 @@ import sources
 
 TIDY = "clang-tidy-19"
 # Its own resource folder is all it takes from its compiler; what it reads besides are these packages' headers.
-PACKAGES = ["clang-tidy-19", "libstdc++-12-dev", "libc6-dev", "cppzmq-dev", "libflatbuffers-dev", "libpoco-dev", "libspdlog-dev", "libcli11-dev",
+PACKAGES = ["clang-tidy-19", "libstdc++-12-dev", "libc6-dev", "cppzmq-dev", "libsodium-dev", "libflatbuffers-dev", "libpoco-dev", "libspdlog-dev", "libcli11-dev",
             "libexpected-dev", "nlohmann-json3-dev", "doctest-dev"]
 OTHER_PRESETS = ("tests/fuzz/", "tests/tsan/", "tests/consumer/")  # what the dev preset does not build
 KEPT_SECONDS = 30 * 24 * 3600
