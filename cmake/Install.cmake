@@ -36,11 +36,12 @@ function(meshbus_shared name)
 endfunction()
 
 if(BUILD_SHARED_LIBS)
-  meshbus_shared(proc PARTS mesh common proc LINKS cppzmq meshbus_sodium flatbuffers::flatbuffers_shared Threads::Threads)
+  set(bus_links cppzmq meshbus_sodium flatbuffers::flatbuffers_shared)
+  meshbus_shared(proc PARTS mesh common proc LINKS ${bus_links} Threads::Threads)
   meshbus_shared(client PARTS mesh common config client
-    LINKS cppzmq meshbus_sodium flatbuffers::flatbuffers_shared Poco::Util Poco::Foundation spdlog::spdlog Threads::Threads)
+    LINKS ${bus_links} Poco::Util Poco::Foundation spdlog::spdlog Threads::Threads)
   meshbus_shared(local PARTS mesh common config client proc keeper os host_agent broker local
-    LINKS cppzmq meshbus_sodium flatbuffers::flatbuffers_shared Poco::Util Poco::Foundation spdlog::spdlog Threads::Threads)
+    LINKS ${bus_links} Poco::Util Poco::Foundation spdlog::spdlog Threads::Threads)
   set(installed_libraries meshbus_client_shared meshbus_proc_shared meshbus_local_shared)
   set(used_libraries ${installed_libraries})
 else()
