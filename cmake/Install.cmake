@@ -11,6 +11,8 @@
 #                            linked statically either way.
 #   lib/cmake, lib/pkgconfig how others find these
 #   share/meshbus/schemas/   the protocol
+#   share/man/, share/bash-completion/, share/zsh/, share/fish/
+#                            manual pages of all commands, and completions
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 option(BUILD_SHARED_LIBS "install shared libraries instead of static ones" OFF)
@@ -61,6 +63,9 @@ foreach(folder mesh common client client/local agent/proc)
 endforeach()
 file(GLOB schema_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/schemas/*.fbs)
 install(FILES ${schema_files} DESTINATION ${CMAKE_INSTALL_DATADIR}/meshbus/schemas)
+# Where only some targets were built there are none.
+install(DIRECTORY ${PROJECT_BINARY_DIR}/share/ DESTINATION ${CMAKE_INSTALL_DATADIR} OPTIONAL
+  PATTERN made EXCLUDE)
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 # find_package(meshbus [COMPONENTS client proc local]) gives meshbus::client, meshbus::proc and meshbus::local.
