@@ -125,8 +125,8 @@ class Broker::Impl {
   std::size_t held() const { return report_->held(); }
 
  private:
-  Result<void> open_keys(zmq::context_t& context, const BrokerOptions& options);
-  Result<void> open_listener(zmq::context_t& context, const BrokerOptions& options);
+  Result<void> open_keys(const BrokerOptions& options);
+  Result<void> open_listener(const BrokerOptions& options);
   Listener::Events listener_events();
   Result<void> open_observers(zmq::context_t& context, const BrokerOptions& options,
                               const HostAddr& host);
@@ -170,8 +170,8 @@ Result<void> Broker::Impl::start(zmq::context_t& context, const BrokerOptions& o
   const bool may_tcp = options.insecure || options.keys.has_value();
   if (auto checked = check_addresses(options.binds, options.advertise, may_tcp); !checked)
     return checked;
-  if (auto opened = open_keys(context, options); !opened) return opened;
-  if (auto opened = open_listener(context, options); !opened) return opened;
+  if (auto opened = open_keys(options); !opened) return opened;
+  if (auto opened = open_listener(options); !opened) return opened;
   const HostAddr host = advertised_address(listener_->addresses(), options.advertise);
   if (auto opened = open_observers(context, options, host); !opened) return opened;
   make_parts(context, options, host);
@@ -179,11 +179,11 @@ Result<void> Broker::Impl::start(zmq::context_t& context, const BrokerOptions& o
   return {};
 }
 
-Result<void> Broker::Impl::open_keys(zmq::context_t& context, const BrokerOptions& options) {
+Result<void> Broker::Impl::open_keys(const BrokerOptions& options) {
   const bool has_tcp = std::any_of(options.binds.begin(), options.binds.end(), is_tcp);
   if (options.insecure || !options.keys || !has_tcp) return {};
   auto opened =
-      KeyService::open(reactor_, context, {.directory = *options.keys, .own_tcp = own_tcp(options)},
+      KeyService::open(reactor_, {.directory = *options.keys, .own_tcp = own_tcp(options)},
                        [this](std::string_view key, std::string_view address, bool is_new) {
                          on_key_refused(key, address, is_new);
                        });
@@ -192,12 +192,14 @@ Result<void> Broker::Impl::open_keys(zmq::context_t& context, const BrokerOption
   return {};
 }
 
-Result<void> Broker::Impl::open_listener(zmq::context_t& context, const BrokerOptions& options) {
+Result<void> Broker::Impl::open_listener(const BrokerOptions& options) {
   const std::chrono::milliseconds heartbeat = options.config.duration(keys::heartbeat);
-  auto opened = Listener::open(
-      reactor_, context, options.binds,
-      {.silence = std::max(3 * heartbeat, kLeastSilence), .handshake = options.hello_limit},
-      keys_ ? std::optional(keys_->own()) : std::nullopt, listener_events());
+  auto opened =
+      Listener::open(reactor_, options.binds,
+                     {.silence = std::max(3 * heartbeat, kLeastSilence),
+                      .handshake = options.hello_limit,
+                      .connections_per_second = options.config.count(keys::connections_rate)},
+                     keys_ ? std::optional(keys_->own()) : std::nullopt, listener_events());
   if (!opened) return fail(opened.error());
   listener_ = std::move(*opened);
   return {};
@@ -209,9 +211,8 @@ Listener::Events Broker::Impl::listener_events() {
     on_frame(from, parts);
   };
   events.on_accepted = [this](int descriptor) { handshake_->on_opened(descriptor); };
-  events.on_disconnected = [this](int descriptor) {
-    handshake_->on_done(descriptor);
-    registry_->on_disconnected(descriptor);
+  events.judge = [this](std::string_view key, std::string_view address, bool may_wait) {
+    return keys_->judge(key, address, may_wait);
   };
   events.on_ended = [this](ConnectionId connection, int descriptor, const std::string& why) {
     handshake_->on_done(descriptor);
@@ -256,7 +257,7 @@ void Broker::Impl::make_parts(zmq::context_t& context, const BrokerOptions& opti
                                     .delivery_limit = delivery_limit});
   fanout_.emplace(*router_, *queues_, *links_, *relay_, counters_);
   casts_.emplace(reactor_, *router_, *fanout_, *relay_, counters_, delivery_limit);
-  watchers_.emplace(reactor_, *listener_, *router_);
+  watchers_.emplace(reactor_, *router_);
   registry_.emplace(reactor_, *listener_, connections_, *queues_, *router_, *links_, *watchers_,
                     monitor, registry_options(host, options));
   requests_.emplace(*router_, *links_, *registry_, *watchers_, counters_);
@@ -314,6 +315,7 @@ void Broker::Impl::apply_key_changes() {
   if (keys_ == nullptr) return;
   const KeyService::Changes changes = keys_->take_changes();
   if (changes.own) listener_->change_keys(*changes.own);
+  if (changes.has_looked) listener_->ask_again();
   if (!changes.has_ring_changed) return;
   for (const auto& [id, peer] : connections_.all()) {
     if (peer->is_ended || peer->identity.key_text.empty()) continue;
@@ -328,10 +330,6 @@ void Broker::Impl::cut_off(Peer& peer, const KeyHolder* holder) {
             (holder == nullptr ? "no longer authorised" : "now that of " + holder->to_string()) +
             " (it was that of " + peer.identity.user + ")");
   const int descriptor = peer.descriptor;
-  // The descriptor may already belong to a new connection: handle disconnects first, so that we do
-  // not shut that one down.
-  listener_->drain_monitor();
-  if (peer.is_ended) return;
   registry_->end(peer, "its key was revoked");
   // It comes back with another key, or hears in its handshake that this one is not taken.
   if (descriptor >= 0) ::shutdown(descriptor, SHUT_RDWR);

@@ -44,14 +44,12 @@ std::optional<Admitted> Handshake::on_frame(ConnectionId from, std::vector<zmq::
     ++counters_.ignored_frames;
     return std::nullopt;
   }
-  // The listener tells of the connection before anything is decided about it.
-  if (!Listener::is_local(from)) listener_.drain_monitor();
   auto reader = FrameReader::open(parts);
   if (!reader && reader.error().code() != ErrorCode::version_mismatch) {
-    give_up_on(listener_.descriptor_of(from, parts.front()), counters_.malformed_frames);
+    give_up_on(listener_.descriptor_of(from), counters_.malformed_frames);
     return std::nullopt;
   }
-  const Listener::Origin origin = listener_.origin_of(from, parts.front());
+  const Listener::Origin origin = listener_.origin_of(from);
   PendingConnection connection{from, origin.descriptor, credentials_of(origin)};
   if (!reader) {
     ++counters_.malformed_frames;
@@ -102,9 +100,6 @@ void Handshake::give_up_on(int descriptor, std::uint64_t& counter) {
 Result<Identity> Handshake::identify(const PendingConnection& connection,
                                      const wire::Hello& hello) {
   auto identity = admission_.admit(hello, connection.credentials);
-  // The peer whose place it would take may have ended just now, and its descriptor may be this
-  // one's.
-  listener_.drain_monitor();
   if (!identity) return identity;
   const auto may =
       identity->is_link() ? may_link(connection, *identity) : router_.routes().may_add(*identity);
@@ -163,7 +158,7 @@ Credentials Handshake::credentials_of(const Listener::Origin& origin) const {
   if (origin.process) return Credentials::of_process(origin.process->uid, origin.process->pid);
   auto credentials = Credentials::of_address(origin.address);
   if (keys_ == nullptr) return credentials;
-  // All connections over tcp have keys then, so that the word is Zap's, and not the other end's.
+  // All connections over tcp have keys then.
   credentials.key = origin.user;
   if (const KeyHolder* holder = keys_->find(credentials.key)) credentials.holder = *holder;
   return credentials;
@@ -180,9 +175,6 @@ void Handshake::arm_timer() {
 
 void Handshake::on_timer() {
   timer_ = 0;
-  // The descriptor may already belong to a new connection: handle disconnects first, so that we do
-  // not shut that one down.
-  listener_.drain_monitor();
   for (const int descriptor : timeouts_.take_overdue(reactor_.now())) {
     if (connections_.find_descriptor(descriptor) == nullptr) ::shutdown(descriptor, SHUT_RDWR);
   }

@@ -19,7 +19,6 @@
 
 #include "agent/os/daemon_protection.h"
 #include "agent/os/warden_end.h"
-#include "broker/access/accept_gate.h"
 #include "broker/broker.h"
 #include "broker/lifeline.h"
 #include "common/base/log.h"
@@ -167,27 +166,6 @@ void warn_of_insecurity(const Broker& broker, bool is_insecure) {
   }
 }
 
-/// Logs, once a second, how many new connections had to be closed.
-void log_turned_away(Reactor& reactor, const TurnedAway& told) {
-  const TurnedAway now = turned_away();
-  if (now.for_descriptors != told.for_descriptors) {
-    rlimit limit{};
-    ::getrlimit(RLIMIT_NOFILE, &limit);
-    log::warn(
-        std::to_string(now.for_descriptors - told.for_descriptors) +
-        " connections were closed as soon as they came: only few of this broker's " +
-        std::to_string(limit.rlim_cur) +
-        " descriptors are left. Find the program that connects without end, or raise the limit "
-        "(ulimit -n)");
-  }
-  if (now.for_rate != told.for_rate)
-    log::warn(std::to_string(now.for_rate - told.for_rate) +
-              " connections were closed as soon as they came: " + now.last +
-              " opens more than connections.rate a second. Find the program that connects without "
-              "end, or set connections.rate higher");
-  reactor.after(std::chrono::seconds(1), [&reactor, now] { log_turned_away(reactor, now); });
-}
-
 int serve(const Flags& flags) {
   const bool has_warden = flags.lifeline_fd >= 0;
   os::forbid_dumps();
@@ -211,7 +189,6 @@ int serve(const Flags& flags) {
   if (!options) return fail_start(lifeline ? &*lifeline : nullptr, options.error());
   set_up_logging("broker",
                  log::find_level(options->config.word(keys::log_level)).value_or(log::Level::warn));
-  limit_connections(options->config.count(keys::connections_rate));
   reactor.watch(signals.get(), EPOLLIN, [&](std::uint32_t) { reactor.stop(); });
 
   zmq::context_t context(1);
@@ -219,7 +196,6 @@ int serve(const Flags& flags) {
   auto broker = Broker::start(reactor, context, std::move(*options));
   if (!broker) return fail_start(lifeline ? &*lifeline : nullptr, broker.error());
   warn_of_insecurity(**broker, flags.insecure);
-  log_turned_away(reactor, {});
   const std::string ready = "ready " + (*broker)->address().to_string();
   if (lifeline) {
     lifeline->say(ready);

@@ -1,6 +1,5 @@
 #include "broker/peer_registry.h"
 
-#include <array>
 #include <utility>
 
 #include "common/base/log.h"
@@ -9,11 +8,8 @@
 namespace meshbus {
 namespace {
 
-/// Messages are taken for so long from a connection that has ended: libzmq tells of the end before
-/// it hands out the last ones.
+/// A peer that has ended is forgotten after this.
 constexpr std::chrono::milliseconds kDeadIdValid{100};
-constexpr std::array<std::chrono::milliseconds, 2> kProbes{std::chrono::milliseconds(5),
-                                                           std::chrono::milliseconds(50)};
 
 }  // namespace
 
@@ -43,9 +39,6 @@ Peer& PeerRegistry::add(const Admitted& admitted) {
   Peer& peer =
       connections_.add(std::make_unique<Peer>(admitted.identity, pending.id, pending.descriptor,
                                               is_link ? options_.link_queue : options_.peer_queue));
-  // Did this very connection end, between its Hello and now, or one that had the descriptor before?
-  // A send will tell.
-  if (unknown_ends_.erase(peer.descriptor) > 0) probe(peer.connection);
   peer.sending.last_sent = reactor_.now();
   log::debug("registered " + peer.identity.text + " (" +
              wire::EnumNamePeerKind(peer.identity.kind) + ", " + pending.credentials.address + ")");
@@ -56,16 +49,6 @@ Peer& PeerRegistry::add(const Admitted& admitted) {
     add_proc(peer);
   }
   return peer;
-}
-
-void PeerRegistry::probe(ConnectionId connection) {
-  for (const auto delay : kProbes) {
-    reactor_.after(delay, [this, connection, alive = std::weak_ptr<void>(alive_)] {
-      if (alive.expired()) return;
-      Peer* peer = connections_.find(connection);
-      if (peer != nullptr && !peer->is_ended) router_.originate_to(*peer, heartbeat_body_);
-    });
-  }
 }
 
 void PeerRegistry::add_link(Peer& peer) {
@@ -124,20 +107,11 @@ void PeerRegistry::end(Peer& peer, const std::string& reason, bool is_last) {
   destroy_later(peer.connection);
 }
 
-void PeerRegistry::on_disconnected(int descriptor) {
-  if (Peer* peer = connections_.find_descriptor(descriptor)) {
-    end(*peer, "its connection ended");
-  } else {
-    unknown_ends_.insert(descriptor);
-  }
-}
-
 void PeerRegistry::destroy_later(ConnectionId connection) {
   reactor_.after(kDeadIdValid, [this, connection, alive = std::weak_ptr<void>(alive_)] {
     if (alive.expired()) return;
     Peer* peer = connections_.find(connection);
     if (peer == nullptr) return;
-    if (!listener_.is_drained()) return destroy_later(connection);
     queues_.forget(*peer);
     connections_.erase(*peer);
   });

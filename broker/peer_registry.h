@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <unordered_set>
 
 #include "broker/handshake.h"
 #include "broker/links/link_table.h"
@@ -45,15 +44,11 @@ class PeerRegistry {
   /// Stops sending to that peer and returns what waits for it. Its last messages are still taken
   /// for a while, and its watchers told after these. `is_last`: a link's broker ends, too.
   void end(Peer& peer, const std::string& reason, bool is_last = false);
-  /// A connection over tcp has ended that had this descriptor.
-  void on_disconnected(int descriptor);
 
  private:
   void add_link(Peer& peer);
   void add_proc(Peer& peer);
   void welcome(Peer& peer);
-  /// Asks with heartbeats whether the connection is still there: the next send tells.
-  void probe(ConnectionId connection);
   void destroy_later(ConnectionId connection);
   void on_heartbeat_timer();
 
@@ -66,9 +61,6 @@ class PeerRegistry {
   Watchers& watchers_;
   Monitor* monitor_;
   Options options_;
-  /// Descriptors of connections that ended and were not registered. As few as there are
-  /// descriptors.
-  std::unordered_set<int> unknown_ends_;
   Reactor::TimerId heartbeat_timer_ = 0;
   const std::string heartbeat_body_;
   /// Lets a timer see that this object is gone.

@@ -8,10 +8,8 @@
 namespace meshbus {
 namespace {
 
-/// Watchers are told after this time, once all that the peer had sent by then is taken; but no
-/// later than the second.
+/// Watchers are told after this time: the same incarnation may come back at once.
 constexpr std::chrono::milliseconds kLastMessages{1};
-constexpr std::chrono::milliseconds kLastMessagesAtMost{50};
 
 }  // namespace
 
@@ -33,21 +31,16 @@ void Watchers::tell_gone(const ProcId& proc, const wire::Envelope& sender, std::
             proc.to_string(), 0, "it is not registered");
 }
 
-void Watchers::tell_later(const Identity& identity, Reactor::Time since,
-                          const std::string& reason) {
-  reactor_.after(kLastMessages,
-                 [this, identity, since, reason, alive = std::weak_ptr<void>(alive_)] {
-                   if (alive.expired()) return;
-                   if (!listener_.is_drained() && reactor_.now() - since < kLastMessagesAtMost)
-                     return tell_later(identity, since, reason);
-                   // The same incarnation may have come back on another connection.
-                   const Peer* there = router_.routes().find(identity.key);
-                   if (there != nullptr && there->identity.incarnation == identity.incarnation)
-                     return;
-                   for (const auto& watcher : watches_.take(identity.key, identity.incarnation))
-                     send_gone(watcher, identity.text, identity.incarnation, reason);
-                   watches_.forget(identity.key, identity.incarnation);
-                 });
+void Watchers::tell_later(const Identity& identity, const std::string& reason) {
+  reactor_.after(kLastMessages, [this, identity, reason, alive = std::weak_ptr<void>(alive_)] {
+    if (alive.expired()) return;
+    // The same incarnation may have come back on another connection.
+    const Peer* there = router_.routes().find(identity.key);
+    if (there != nullptr && there->identity.incarnation == identity.incarnation) return;
+    for (const auto& watcher : watches_.take(identity.key, identity.incarnation))
+      send_gone(watcher, identity.text, identity.incarnation, reason);
+    watches_.forget(identity.key, identity.incarnation);
+  });
 }
 
 void Watchers::send_gone(const WatchList::Watcher& watcher, const std::string& proc,

@@ -7,7 +7,6 @@
 #include "broker/peers/peer.h"
 #include "broker/peers/watch_list.h"
 #include "broker/router/router.h"
-#include "broker/transport/listener.h"
 #include "common/loop/reactor.h"
 #include "meshbus/address.h"
 #include "meshbus/result.h"
@@ -19,8 +18,7 @@ namespace meshbus {
 /// reactor's thread.
 class Watchers {
  public:
-  Watchers(Reactor& reactor, Listener& listener, Router& router)
-      : reactor_(reactor), listener_(listener), router_(router) {}
+  Watchers(Reactor& reactor, Router& router) : reactor_(reactor), router_(router) {}
   Watchers(const Watchers&) = delete;
   Watchers& operator=(const Watchers&) = delete;
 
@@ -32,17 +30,14 @@ class Watchers {
   void tell_gone(const ProcId& proc, const wire::Envelope& sender, std::uint64_t request);
   /// A peer has ended: tells its watchers after its last messages, unless the same incarnation
   /// has come back by then; and its own watches end.
-  void on_end(const Identity& identity, const std::string& reason) {
-    tell_later(identity, reactor_.now(), reason);
-  }
+  void on_end(const Identity& identity, const std::string& reason) { tell_later(identity, reason); }
 
  private:
-  void tell_later(const Identity& identity, Reactor::Time since, const std::string& reason);
+  void tell_later(const Identity& identity, const std::string& reason);
   void send_gone(const WatchList::Watcher& watcher, const std::string& proc,
                  std::uint64_t incarnation, const std::string& reason);
 
   Reactor& reactor_;
-  Listener& listener_;
   Router& router_;
   WatchList watches_;
   /// Lets a timer see that this object is gone.

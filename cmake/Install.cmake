@@ -4,8 +4,8 @@
 #   bin/                     the programs; they find each other beside themselves
 #   include/meshbus/         the public headers
 #   lib/                     libmeshbus_client: launchers. libmeshbus_proc: programs that are mesh procs;
-#                            it needs nothing but libzmq and FlatBuffers. libmeshbus_local: both, and hosts
-#                            inside of a launcher. Static libraries come with those that they consist of.
+#                            it needs nothing but libzmq, libsodium and FlatBuffers. libmeshbus_local: both,
+#                            and hosts inside of a launcher. Static libraries come with those that they consist of.
 #                            With BUILD_SHARED_LIBS they are three shared ones, each whole in itself: a
 #                            program links client, or proc, or both, or local alone. Our own programs are
 #                            linked statically either way.
@@ -38,11 +38,12 @@ function(meshbus_shared name)
 endfunction()
 
 if(BUILD_SHARED_LIBS)
-  meshbus_shared(proc PARTS mesh common proc LINKS cppzmq flatbuffers::flatbuffers_shared Threads::Threads)
+  set(bus_links cppzmq meshbus_sodium flatbuffers::flatbuffers_shared)
+  meshbus_shared(proc PARTS mesh common proc LINKS ${bus_links} Threads::Threads)
   meshbus_shared(client PARTS mesh common config client
-    LINKS cppzmq flatbuffers::flatbuffers_shared Poco::Util Poco::Foundation spdlog::spdlog Threads::Threads)
+    LINKS ${bus_links} Poco::Util Poco::Foundation spdlog::spdlog Threads::Threads)
   meshbus_shared(local PARTS mesh common config client proc keeper os host_agent broker local
-    LINKS cppzmq flatbuffers::flatbuffers_shared Poco::Util Poco::Foundation spdlog::spdlog Threads::Threads)
+    LINKS ${bus_links} Poco::Util Poco::Foundation spdlog::spdlog Threads::Threads)
   set(installed_libraries meshbus_client_shared meshbus_proc_shared meshbus_local_shared)
   set(used_libraries ${installed_libraries})
 else()
@@ -96,7 +97,7 @@ function(meshbus_pkgconfig name description libs)
 endfunction()
 set(base_flags -lmeshbus_common -lmeshbus_mesh)
 set(poco_flags -lPocoUtil -lPocoFoundation -lspdlog -lfmt)
-set(wire_flags -lflatbuffers -lzmq -pthread)
+set(wire_flags -lflatbuffers -lzmq -lsodium -pthread)
 string(JOIN " " client_flags -lmeshbus_config ${base_flags} ${poco_flags} ${wire_flags})
 string(JOIN " " proc_flags ${base_flags} ${wire_flags})
 string(JOIN " " local_flags -lmeshbus_client -lmeshbus_proc -lmeshbus_broker -lmeshbus_host_agent

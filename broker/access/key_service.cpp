@@ -24,8 +24,8 @@ bool is_still(const KeyHolder& holder, const Identity& identity) {
   return host && holder.is_host(*host);
 }
 
-Result<std::unique_ptr<KeyService>> KeyService::open(Reactor& reactor, zmq::context_t& context,
-                                                     Options options, OnRefused on_refused) {
+Result<std::unique_ptr<KeyService>> KeyService::open(Reactor& reactor, Options options,
+                                                     OnRefused on_refused) {
   const auto path = options.directory.own_path(options.own_tcp);
   if (!path) return fail(path.error());
   auto own = read_key_pair(*path);
@@ -35,16 +35,8 @@ Result<std::unique_ptr<KeyService>> KeyService::open(Reactor& reactor, zmq::cont
   if (ring->size() == 0)
     log::warn("nobody can connect over tcp: there is no key in " + options.directory.path() +
               "/authorised/ROLE/ (roles: observer, client, operator, host; meshbus keygen)");
-  std::unique_ptr<KeyService> service(new KeyService(
+  return std::unique_ptr<KeyService>(new KeyService(
       reactor, std::move(options), std::move(on_refused), std::move(*own), std::move(*ring)));
-  auto zap = Zap::open(
-      reactor, context,
-      [raw = service.get()](std::string_view key, std::string_view address, bool may_wait) {
-        return raw->judge(key, address, may_wait);
-      });
-  if (!zap) return fail(zap.error());
-  service->zap_ = std::move(*zap);
-  return service;
 }
 
 KeyService::KeyService(Reactor& reactor, Options options, OnRefused on_refused, KeyPair own,
@@ -88,7 +80,7 @@ void KeyService::look_soon() {
   unknown_timer_ = reactor_.at(std::max(look_due_, reactor_.now()), [this] {
     unknown_timer_ = 0;
     refresh();
-    zap_->ask_again();
+    changes_.has_looked = true;
   });
 }
 

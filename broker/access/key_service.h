@@ -8,11 +8,8 @@
 #include <string_view>
 #include <unordered_map>
 
-#include <zmq.hpp>
-
 #include "broker/access/key_ring.h"
 #include "broker/access/recent_set.h"
-#include "broker/access/zap.h"
 #include "broker/peers/peer.h"
 #include "common/loop/reactor.h"
 #include "common/security/join_token.h"
@@ -23,7 +20,7 @@
 namespace meshbus {
 
 /// The keys of this host and of those that may connect, as they are on disk: looks there again and
-/// again, and answers libzmq's questions. Lives on the reactor's thread.
+/// again, and judges the keys of connections. Lives on the reactor's thread.
 class KeyService {
  public:
   struct Options {
@@ -37,12 +34,14 @@ class KeyService {
   /// What is different since the last call of take_changes().
   struct Changes {
     bool has_ring_changed = false;
+    /// It was looked for keys for the sake of connections that wait: judge them again.
+    bool has_looked = false;
     std::optional<KeyPair> own = {};
   };
 
   /// Errors: configuration_error, io_error, and those of reading the own key.
-  static Result<std::unique_ptr<KeyService>> open(Reactor& reactor, zmq::context_t& context,
-                                                  Options options, OnRefused on_refused);
+  static Result<std::unique_ptr<KeyService>> open(Reactor& reactor, Options options,
+                                                  OnRefused on_refused);
   ~KeyService();
   KeyService(const KeyService&) = delete;
   KeyService& operator=(const KeyService&) = delete;
@@ -51,6 +50,9 @@ class KeyService {
   const KeyDirectory& directory() const noexcept { return options_.directory; }
   /// The holder of a key (Z85), or null.
   const KeyHolder* find(std::string_view key) const { return ring_.find(key); }
+  /// Whether the holder of that key may connect. Nothing, if `may_wait`: it may have come a moment
+  /// ago, and Changes::has_looked tells when to ask again.
+  std::optional<bool> judge(std::string_view key, std::string_view address, bool may_wait);
   /// The token of a new host that has that key, used and expired ones too, or null.
   const TokenRecord* find_token(const std::string& key) const;
   /// Reads what has changed.
@@ -60,8 +62,6 @@ class KeyService {
 
  private:
   KeyService(Reactor& reactor, Options options, OnRefused on_refused, KeyPair own, KeyRing ring);
-  /// Whether the holder of that key may connect; nothing = that is not known yet.
-  std::optional<bool> judge(std::string_view key, std::string_view address, bool may_wait);
   void look_soon();
   void on_timer();
   void look_for_own_key();
@@ -73,7 +73,6 @@ class KeyService {
   KeyPair own_;
   KeyRing ring_;
   std::unordered_map<std::string, TokenRecord> tokens_;
-  std::unique_ptr<Zap> zap_;
   Changes changes_;
   std::string own_key_problem_;
   /// The earliest time to look again.

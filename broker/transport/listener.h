@@ -6,42 +6,44 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <zmq.hpp>
 
 #include "broker/peers/peer.h"
-#include "broker/transport/local_router.h"
+#include "broker/transport/stream_router.h"
 #include "broker/transport/unix_socket.h"
+#include "common/base/log.h"
 #include "common/loop/reactor.h"
 #include "common/security/keys.h"
 #include "common/wire/frame.h"
-#include "common/zmtp/socket_monitor.h"
 #include "meshbus/address.h"
 #include "meshbus/result.h"
 
 namespace meshbus {
 
-/// The broker's ROUTER: binds, takes frames in bounded portions, sends frames, and tells when a
-/// connection ends. It knows connections and nothing of who they are. Tcp is libzmq's, with its
-/// thread; unix sockets are read and written here (LocalRouter). Lives on the reactor's thread.
+/// The broker's end of all connections: binds, takes frames in bounded portions, sends frames, and
+/// tells when a connection ends. It knows connections and nothing of who they are. Lives on the
+/// reactor's thread.
 class Listener {
  public:
   struct Events {
-    /// A frame came. `parts` has at least one part, without the routing id, and may be moved from.
+    /// A frame came. `parts` has at least one part and may be moved from.
     std::function<void(ConnectionId, std::vector<zmq::message_t>& parts)> on_frame;
-    /// A connection over tcp ended that had this descriptor (Origin). What it had sent before may
-    /// still come for a moment.
-    std::function<void(int descriptor)> on_disconnected;
-    /// A connection over a unix socket ended, after all that it had sent; why, for people.
+    /// A connection ended, after all that it had sent; why, for people.
     std::function<void(ConnectionId, int descriptor, const std::string& why)> on_ended;
-    /// A connection came that has this descriptor. Over tcp what it sends may come before that;
-    /// drain_monitor() sees to the order.
+    /// A connection came that has this descriptor.
     std::function<void(int descriptor)> on_accepted;
-    /// There is room again after Sent::full, over a unix socket; with tcp nothing tells.
+    /// There is room again after Sent::full.
     std::function<void(ConnectionId)> on_writable;
     /// A connection had no keys, did not know ours, or spoke something else: in words.
     std::function<void(const std::string& what)> on_bad_handshake;
+    /// Whether the holder of that key (Z85) may come in from that address. Nothing, if `may_wait`:
+    /// the connection waits for ask_again(). Needed with keys only.
+    std::function<std::optional<bool>(std::string_view key, std::string_view address,
+                                      bool may_wait)>
+        judge;
   };
   enum class Sent {
     yes,
@@ -58,86 +60,69 @@ class Listener {
     std::optional<UnixPeer> process = {};
     /// Over tcp: its address.
     std::string address = {};
-    /// Over tcp with keys, what Zap answered. Without keys the other end may have written it
-    /// itself.
+    /// Over tcp with keys, the key (Z85) that the other end has proven to have.
     std::string user = {};
   };
 
   struct Limits {
-    /// A connection over tcp ends when its other end has not answered for so long.
+    /// A connection over tcp ends when its other end has given no sign for so long.
     std::chrono::milliseconds silence;
     /// A connection over tcp ends when its handshake takes longer.
     std::chrono::milliseconds handshake;
+    /// A connection over tcp ends when a message that it has begun takes longer.
+    std::chrono::milliseconds message = std::chrono::seconds(30);
+    /// Connections over tcp that one network may open each second; 0 = any number.
+    std::uint64_t connections_per_second = 0;
   };
 
-  /// Binds all of them, tcp with these keys, if any: then a Zap must be there. Unix sockets are
-  /// made with mode 0700. Errors: io_error, configuration_error, naming the address.
-  static Result<std::unique_ptr<Listener>> open(Reactor& reactor, zmq::context_t& context,
+  /// Binds all of them, tcp with these keys, if any. Unix sockets are made with mode 0700. Errors:
+  /// io_error, configuration_error, naming the address.
+  static Result<std::unique_ptr<Listener>> open(Reactor& reactor,
                                                 const std::vector<HostAddr>& binds, Limits limits,
-                                                std::optional<KeyPair> keys, Events events);
+                                                const std::optional<KeyPair>& keys, Events events);
   ~Listener();
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
-  /// What is served, in the order of `binds`, concrete: with the ports and paths that the kernel or
-  /// libzmq chose.
+  /// What is served, in the order of `binds`, concrete: with the ports and paths that were chosen.
   const std::vector<HostAddr>& addresses() const noexcept { return addresses_; }
   /// Sends the parts of the frame, which are moved from when it returns `yes`.
   Sent send(ConnectionId to, Frame& frame);
-  /// Connections over tcp have these keys from now on. libzmq ends those that are there; for a
-  /// moment nobody can connect.
-  void change_keys(KeyPair keys);
-  /// Hands out all disconnections that are known by now. To be called before a new connection's
-  /// descriptor is remembered: the kernel gives descriptors out again.
-  void drain_monitor();
-  /// The same for the last that it is to hear: over a unix socket behind whatever is left to leave,
-  /// however much that is.
-  void send_behind(ConnectionId to, Frame& frame);
+  /// The same for the last that it is to hear: behind whatever is left to leave.
+  void send_behind(ConnectionId to, Frame& frame) { router_.send_behind(to, frame); }
+  /// Connections over tcp have these keys from now on; those that are there end.
+  void change_keys(const KeyPair& keys);
+  /// Judges the connections that wait for a judgement of their key.
+  void ask_again() { router_.ask_again(); }
   /// Over a unix socket.
-  static bool is_local(ConnectionId id) noexcept { return LocalRouter::is_local(id); }
-  /// Whether the last portion of tcp was all there was.
-  bool is_drained() const noexcept { return is_drained_; }
-  /// Messages that were no frames by their form: from a connection that chose its own name, or of
-  /// too many or too large parts.
+  static bool is_local(ConnectionId id) noexcept { return StreamRouter::is_local(id); }
+  /// Messages that were no frames by their form: of too many or too large parts, or never ended.
   std::uint64_t unusable() const noexcept { return unusable_; }
   /// Gives what was sent so long to leave when this object ends, and from now on sends behind what
   /// is left. 0 at the start.
-  void set_linger(std::chrono::milliseconds linger);
+  void set_linger(std::chrono::milliseconds linger) noexcept { router_.set_linger(linger); }
 
-  /// Of the connection that this part came by: Origin::descriptor.
-  int descriptor_of(ConnectionId from, zmq::message_t& part) const;
-  Origin origin_of(ConnectionId from, zmq::message_t& part) const;
+  /// Of a connection that is there: Origin::descriptor.
+  int descriptor_of(ConnectionId from) const { return router_.descriptor_of(from); }
+  Origin origin_of(ConnectionId from) const;
 
  private:
-  Listener(Reactor& reactor, zmq::context_t& context, Limits limits, std::optional<KeyPair> keys,
-           Events events);
-  Result<void> bind_all(const std::vector<HostAddr>& binds);
+  Listener(Reactor& reactor, Limits limits, const std::optional<KeyPair>& keys, Events events);
   Result<void> bind(const HostAddr& address);
   Result<void> bind_unix(const HostAddr& address);
   Result<void> bind_tcp(const HostAddr& address);
-  Result<void> bind_endpoint(const HostAddr& address, const std::string& endpoint);
-  LocalRouter::Events local_events();
-  void set_keys();
-  void bind_again(const HostAddr& address, int attempts);
-  bool on_readable();
-  /// The next whole message into parts_; false when there is none now.
-  bool receive(ConnectionId& from, std::size_t& bytes, bool& is_usable);
+  void set_keys(const KeyPair& keys);
+  StreamRouter::Events router_events();
+  void on_router_ended(ConnectionId id, const ZmtpStream& stream);
 
-  Reactor& reactor_;
-  Limits limits_;
-  std::optional<KeyPair> keys_;
   Events events_;
-  LocalRouter local_;
-  /// Tcp.
-  zmq::socket_t router_;
-  std::unique_ptr<SocketMonitor> monitor_;
+  StreamRouter router_;
+  bool has_keys_ = false;
   std::vector<HostAddr> addresses_;
   std::vector<PrivateFolder> folders_;
   std::vector<SocketFile> files_;
-  std::vector<zmq::message_t> parts_;
-  bool is_drained_ = true;
   std::uint64_t unusable_ = 0;
-  std::shared_ptr<void> alive_ = std::make_shared<char>();
+  log::Limited limited_log_{10};
 };
 
 }  // namespace meshbus

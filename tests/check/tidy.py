@@ -27,6 +27,7 @@ PACKAGES = [
     "libstdc++-12-dev",
     "libc6-dev",
     "cppzmq-dev",
+    "libsodium-dev",
     "libflatbuffers-dev",
     "libpoco-dev",
     "libspdlog-dev",

@@ -3,8 +3,8 @@
 
 # What the build needs. The tests (preset dev), `check` and `fuzz` have lists of their own: they
 # bring several 100 MB of LLVM with them.
-packages=(g++ cmake ninja-build ccache mold libzmq3-dev cppzmq-dev libflatbuffers-dev
-  flatbuffers-compiler libpoco-dev libspdlog-dev
+packages=(g++ cmake ninja-build ccache mold libzmq3-dev cppzmq-dev libsodium-dev
+  libflatbuffers-dev flatbuffers-compiler libpoco-dev libspdlog-dev
   libcli11-dev libexpected-dev nlohmann-json3-dev doctest-dev libbenchmark-dev)
 # What only tests need: tests/dev/deal is Python, and examples/monitor.py a ZeroMQ tool in it.
 test_packages=(python3 python3-zmq python3-flatbuffers openssh-client)

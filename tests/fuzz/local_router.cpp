@@ -2,7 +2,7 @@
 // that a plain reading of ZMTP 3.0 finds, however the bytes are cut, what is none of it ends the
 // connection, and another connection is heard as if nothing were. The first byte says how the
 // others are cut.
-#include "broker/transport/local_router.h"
+#include "broker/transport/stream_router.h"
 
 #include <sys/socket.h>
 #include <unistd.h>
@@ -44,8 +44,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static std::map<ConnectionId, std::vector<fuzz::Message>> heard;
   static std::vector<ConnectionId> accepted, ended;
   static Reactor reactor;
-  static LocalRouter router(reactor, [] {
-    LocalRouter::Events events;
+  static StreamRouter router(reactor, StreamRouter::Limits{}, [] {
+    StreamRouter::Events events;
     events.on_message = [](ConnectionId from, std::vector<zmq::message_t>& parts) {
       fuzz::Message& message = heard[from].emplace_back();
       for (const auto& part : parts) message.push_back(part.to_string());

@@ -1,7 +1,7 @@
 // Bytes that a broker, or a process at its address, may send to a peer over a unix socket. However
 // they are cut, the messages that come out are those that a plain reading of ZMTP 3.0 finds, and
 // anything else ends the connection. The first byte says how the others are cut.
-#include "common/zmtp/local_socket.h"
+#include "common/zmtp/stream_socket.h"
 
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -54,7 +54,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
   std::vector<fuzz::Message> heard;
   int opened = 0, ended = 0;
-  std::unique_ptr<LocalSocket> socket;
+  std::unique_ptr<StreamSocket> socket;
   BrokerSocket::Events events;
   events.on_open = [&] { ++opened; };
   events.on_handshake_failed = [](BrokerSocket::Failure) {};
@@ -70,7 +70,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     FUZZ_CHECK(!why.empty(), "an end without a reason");
     ++ended;
   };
-  socket = std::make_unique<LocalSocket>(reactor, listener.endpoint, std::move(events));
+  socket = std::make_unique<StreamSocket>(
+      reactor, BrokerSocket::Options{.endpoint = listener.endpoint}, std::move(events));
   UniqueFd peer = listener.accept();
   while (!bytes.empty() && ended == 0) {
     const std::string_view next = bytes.substr(0, step);

@@ -1,6 +1,6 @@
 // The broker's side of unix sockets, against libzmq's DEALER and against whatever else may connect
 // there.
-#include "broker/transport/local_router.h"
+#include "broker/transport/stream_router.h"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -30,7 +30,7 @@ using Parts = std::vector<std::string>;
 class Router {
  public:
   explicit Router(const std::string& path) {
-    LocalRouter::Events events;
+    StreamRouter::Events events;
     events.on_message = [this](ConnectionId from, std::vector<zmq::message_t>& parts) {
       Parts message;
       for (const auto& part : parts) message.push_back(part.to_string());
@@ -46,10 +46,11 @@ class Router {
       ended[id] = {stream.is_refused(), stream.was_open(), stream.why_ended(), received[id].size()};
     };
     events.on_writable = [this](ConnectionId id) { writable.push_back(id); };
-    router = std::make_unique<LocalRouter>(loop.reactor, std::move(events));
+    router =
+        std::make_unique<StreamRouter>(loop.reactor, StreamRouter::Limits{}, std::move(events));
     router->listen(path);
   }
-  LocalRouter::Sent send(ConnectionId to, const Parts& parts) {
+  StreamRouter::Sent send(ConnectionId to, const Parts& parts) {
     Frame frame;
     for (const auto& part : parts) frame.parts.emplace_back(part);
     return router->send(to, frame);
@@ -61,7 +62,7 @@ class Router {
     std::size_t after;
   };
   Loop loop;
-  std::unique_ptr<LocalRouter> router;
+  std::unique_ptr<StreamRouter> router;
   std::function<void(ConnectionId, const Parts&)> on_message;
   std::vector<ConnectionId> accepted, writable;
   std::map<ConnectionId, int> descriptors;
@@ -113,7 +114,7 @@ TEST_CASE(
     if (at.accepted.empty()) return false;
     const ConnectionId id = at.accepted[0];
     while (back < at.received[id].size() &&
-           at.send(id, at.received[id][back]) == LocalRouter::Sent::yes)
+           at.send(id, at.received[id][back]) == StreamRouter::Sent::yes)
       ++back;
     zmq::message_t part;
     while (dealer.recv(part, zmq::recv_flags::dontwait)) {
@@ -127,7 +128,7 @@ TEST_CASE(
   };
   REQUIRE(at.loop.until(echo));
   CHECK(at.accepted.size() == 1);
-  CHECK(LocalRouter::is_local(at.accepted[0]));
+  CHECK(StreamRouter::is_local(at.accepted[0]));
   CHECK(std::ranges::equal(at.received[at.accepted[0]], sent));
   CHECK(got == sent);
   CHECK_FALSE(at.writable.empty());  // more than a socket takes
@@ -139,7 +140,7 @@ TEST_CASE(
   dealer.close();
   REQUIRE(at.loop.until([&] { return at.ended.size() == 1; }));
   CHECK(at.ended.begin()->second.why == "closed it");
-  CHECK(at.send(at.accepted[0], {"late"}) == LocalRouter::Sent::gone);
+  CHECK(at.send(at.accepted[0], {"late"}) == StreamRouter::Sent::gone);
   CHECK(at.router->descriptor_of(at.accepted[0]) == -1);
   CHECK_FALSE(at.router->process_of(at.accepted[0]).has_value());
 }
@@ -275,7 +276,7 @@ TEST_CASE("local router: who does not read is full, and hears everything in orde
   const auto send_all = [&] {
     for (;; ++sent) {
       const std::string body(50'000, static_cast<char>('a' + sent % 26));
-      if (at.send(id, {body}) == LocalRouter::Sent::full) break;
+      if (at.send(id, {body}) == StreamRouter::Sent::full) break;
       expected += zmtp_frame(body, false);
       REQUIRE(sent < 1000);
     }
@@ -293,7 +294,7 @@ TEST_CASE("local router: who does not read is full, and hears everything in orde
   }));
   at.loop.run_for(5ms);
   CHECK(at.writable.empty());
-  CHECK(at.send(id, {"x"}) == LocalRouter::Sent::full);
+  CHECK(at.send(id, {"x"}) == StreamRouter::Sent::full);
   std::string heard;
   const std::string pong = zmtp_frame("\4PONG", false, true);
   REQUIRE(at.loop.until([&] {
@@ -384,7 +385,7 @@ TEST_CASE("local router: what it took leaves while it lingers, and no longer") {
     REQUIRE(peer.write(zmtp_greeting() + plain_ready));
     REQUIRE(at.loop.until([&] { return at.accepted.size() == 1; }));
     const std::string body(900'000, 'l');
-    REQUIRE(at.send(at.accepted[0], {body}) == LocalRouter::Sent::yes);
+    REQUIRE(at.send(at.accepted[0], {body}) == StreamRouter::Sent::yes);
     std::string heard;
     std::thread reader;
     if (is_read) {
@@ -427,8 +428,8 @@ TEST_CASE("local router: one who does not read costs the others nothing while it
     read_all(0, 1);
   });
   for (const ConnectionId id : at.accepted) {
-    CHECK(at.send(id, {body}) == LocalRouter::Sent::yes);
-    CHECK(at.send(id, {body}) == LocalRouter::Sent::yes);  // behind the other
+    CHECK(at.send(id, {body}) == StreamRouter::Sent::yes);
+    CHECK(at.send(id, {body}) == StreamRouter::Sent::yes);  // behind the other
   }
   at.router.reset();
   reader.join();
@@ -459,9 +460,9 @@ TEST_CASE("local router: who has closed his ears is gone") {
   REQUIRE(peer.write(zmtp_greeting() + plain_ready + zmtp_frame("last words", false)));
   REQUIRE(at.loop.until([&] { return at.received.size() == 1; }));
   peer.stop_reading();
-  CHECK(at.send(at.accepted[0], {"anything"}) == LocalRouter::Sent::yes);
+  CHECK(at.send(at.accepted[0], {"anything"}) == StreamRouter::Sent::yes);
   REQUIRE(at.loop.until([&] { return at.ended.size() == 1; }));
-  CHECK(at.send(at.accepted[0], {"anything"}) == LocalRouter::Sent::gone);
+  CHECK(at.send(at.accepted[0], {"anything"}) == StreamRouter::Sent::gone);
 }
 
 TEST_CASE("local router: a place that is taken, missing or too long is told") {

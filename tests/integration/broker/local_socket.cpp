@@ -1,6 +1,6 @@
 // A connection to a unix socket that speaks ZMTP itself, against libzmq's ROUTER and against
 // whatever else may sit there.
-#include "common/zmtp/local_socket.h"
+#include "common/zmtp/stream_socket.h"
 
 #include <doctest/doctest.h>
 #include <sys/socket.h>
@@ -43,7 +43,8 @@ class Client {
       ++ended;
       why = reason;
     };
-    connection = std::make_unique<LocalSocket>(loop.reactor, "ipc://" + path, std::move(events));
+    connection = std::make_unique<StreamSocket>(
+        loop.reactor, BrokerSocket::Options{.endpoint = "ipc://" + path}, std::move(events));
   }
   void send(const Parts& parts) {
     Frame& frame = waiting.emplace_back();
@@ -58,7 +59,7 @@ class Client {
     return *this;
   }
 
-  std::unique_ptr<LocalSocket> connection;
+  std::unique_ptr<StreamSocket> connection;
   std::deque<Parts> received;
   std::deque<Frame> waiting;
   std::optional<BrokerSocket::Failure> failed;
@@ -252,7 +253,7 @@ TEST_CASE("local socket: any of its handlers may destroy it") {
   enum class At { open, failed, readable, writable, ended };
   for (const At at : {At::open, At::failed, At::readable, At::writable, At::ended}) {
     CAPTURE(static_cast<int>(at));
-    std::unique_ptr<LocalSocket> connection;
+    std::unique_ptr<StreamSocket> connection;
     // As long a name as a handler's own memory would not hold: it is read after the connection is
     // gone.
     const std::string name(100, 'n');
@@ -273,8 +274,8 @@ TEST_CASE("local socket: any of its handlers may destroy it") {
     };
     events.on_writable = [handler] { handler(At::writable); };
     events.on_ended = [handler](const std::string&) { handler(At::ended); };
-    connection =
-        std::make_unique<LocalSocket>(loop.reactor, "ipc://" + (dir / "b"), std::move(events));
+    connection = std::make_unique<StreamSocket>(
+        loop.reactor, BrokerSocket::Options{.endpoint = "ipc://" + (dir / "b")}, std::move(events));
     server.accept();
     std::string greeting = zmtp_greeting();
     if (at == At::failed) greeting.replace(12, 5, "CURVE");

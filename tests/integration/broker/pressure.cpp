@@ -5,6 +5,7 @@
 #include <map>
 
 #include "common/base/unix_address.h"
+#include "common/zmtp/null_mechanism.h"
 #include "common/zmtp/zmtp_stream.h"
 #include "tests/integration/broker/fixture.h"
 #include "wire/bus_generated.h"
@@ -276,7 +277,7 @@ TEST_CASE(
     const UnixAddress path(host.dir / "b");
     REQUIRE(::connect(fd.get(), path.get(), path.size()) == 0);
     ZmtpStream::Buffer buffer;
-    ZmtpStream sender(std::move(fd), "DEALER", buffer);
+    ZmtpStream sender(std::move(fd), std::make_unique<NullMechanism>("DEALER"), buffer);
     REQUIRE(sender.greet());
     const auto hello = launcher_hello();
     FrameWriter control(wire::Lane::control);

@@ -22,13 +22,39 @@ namespace meshbus::test {
 // For what must come, on a busy machine.
 inline constexpr std::chrono::milliseconds in_time = std::chrono::seconds(30);
 
+/// What AddressSanitizer keeps back would look like a broker that grows.
+inline ProcessOptions with_small_quarantine() {
+  const char* given = std::getenv("ASAN_OPTIONS");
+  return {.environment = {
+              {"ASAN_OPTIONS", std::string(given == nullptr ? "" : given) +
+                                   ":quarantine_size_mb=1:thread_local_quarantine_size_kb=64"}}};
+}
+
+inline std::size_t descriptors_of(pid_t pid) {
+  std::size_t count = 0;
+  std::error_code gone;
+  for (std::filesystem::directory_iterator at("/proc/" + std::to_string(pid) + "/fd", gone), end;
+       at != end; at.increment(gone))
+    ++count;
+  return count;
+}
+
+/// Resident, anonymous memory in KiB.
+inline std::uint64_t memory_of(pid_t pid) {
+  std::istringstream lines(read_file("/proc/" + std::to_string(pid) + "/status"));
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("RssAnon:")) return std::strtoull(line.c_str() + 8, nullptr, 10);
+  }
+  return 0;
+}
+
 /// meshbus-broker as a process, on a unix socket and a tcp port. `before` is in front of its
 /// command line.
 class ServingBroker {
  public:
   explicit ServingBroker(std::vector<std::string> before = {},
                          const std::string& connections_rate = "0")
-      : process_(command(std::move(before), connections_rate), options()) {
+      : process_(command(std::move(before), connections_rate), with_small_quarantine()) {
     process_.wait_for_output("ready ", in_time);
     constexpr std::string_view lead = "everybody who reaches tcp:127.0.0.1:";
     process_.wait_for_output(lead, in_time);
@@ -45,22 +71,8 @@ class ServingBroker {
   HostAddr address() const { return *HostAddr::parse("unix:" + path()); }
   Process& process() { return process_; }
 
-  std::size_t descriptors() const {
-    std::size_t count = 0;
-    std::error_code gone;
-    for (std::filesystem::directory_iterator at(proc("fd"), gone), end; at != end;
-         at.increment(gone))
-      ++count;
-    return count;
-  }
-  /// Resident, anonymous memory in KiB.
-  std::uint64_t memory() const {
-    std::istringstream lines(read_file(proc("status")));
-    for (std::string line; std::getline(lines, line);) {
-      if (line.starts_with("RssAnon:")) return std::strtoull(line.c_str() + 8, nullptr, 10);
-    }
-    return 0;
-  }
+  std::size_t descriptors() const { return descriptors_of(process_.pid()); }
+  std::uint64_t memory() const { return memory_of(process_.pid()); }
 
  private:
   std::vector<std::string> command(std::vector<std::string> words,
@@ -78,17 +90,6 @@ class ServingBroker {
     words.insert(words.end(), own.begin(), own.end());
     return words;
   }
-  /// What AddressSanitizer keeps back would look like a broker that grows.
-  static ProcessOptions options() {
-    const char* given = std::getenv("ASAN_OPTIONS");
-    return {.environment = {
-                {"ASAN_OPTIONS", std::string(given == nullptr ? "" : given) +
-                                     ":quarantine_size_mb=1:thread_local_quarantine_size_kb=64"}}};
-  }
-  std::string proc(const std::string& file) const {
-    return "/proc/" + std::to_string(process_.pid()) + "/" + file;
-  }
-
   TempDir dir_;
   std::string port_;
   Process process_;

@@ -1,4 +1,4 @@
-#include "broker/access/zap.h"
+#include "tests/integration/transport/zap.h"
 
 #include <array>
 #include <utility>

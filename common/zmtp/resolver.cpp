@@ -1,4 +1,4 @@
-#include "broker/transport/resolver.h"
+#include "common/zmtp/resolver.h"
 
 #include <arpa/inet.h>
 #include <netdb.h>
@@ -96,8 +96,8 @@ void Resolver::start_next() {
             if (shared->reactor == nullptr) return;
           }
           --running_;
-          answer(std::move(result));
           start_next();
+          answer(std::move(result));  // may end this object
         });
   };
   try {
