@@ -8,7 +8,7 @@ import textwrap
 
 import sources
 
-GUIDES = ("docs/launchers.md",)
+GUIDES = ("docs/launchers.md", "README.md")
 BLOCK = re.compile(
     r"^(?:<!-- (?P<file>\S+) -->\n)?```(?P<kind>cpp|cmake)\n(?P<code>.*?)^```$", re.M | re.S
 )
