@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "client/src/accumulating.h"
+#include "client/src/async_call.h"
 #include "client/src/context_core.h"
 #include "common/wire/frame.h"
 #include "wire/frame_generated.h"
@@ -14,6 +15,14 @@ namespace {
 
 /// Bus counts deadlines in 32 bits of milliseconds.
 constexpr std::chrono::milliseconds kLongestWait{std::chrono::hours(24 * 20)};
+
+std::string call_to(const ProcId& proc, std::uint32_t port) {
+  return "call to " + proc.to_string() + ", port " + std::to_string(port);
+}
+
+std::string call_to(const ProcMeshRef& view, std::uint32_t port) {
+  return "call to " + view.mesh().to_string() + ", port " + std::to_string(port);
+}
 
 }  // namespace
 
@@ -101,63 +110,65 @@ Connection::Answer Connection::ask_with(Asker asker) {
   return future;
 }
 
+Result<std::uint64_t> Connection::begin_call(const ProcId& proc, const Destination& to,
+                                             std::uint32_t port, std::string_view body,
+                                             std::chrono::milliseconds deadline,
+                                             Bus::CallAnswer answer) {
+  auto* const bus = gateway_.bus();
+  if (bus == nullptr) return fail(gateway_.closed_error());
+  if (auto loss = hosts_.loss_of(proc.host())) return fail(std::move(*loss));
+  const auto id = bus->call(to, port, body, clamp(deadline),
+                            [this, answer = std::move(answer)](Result<std::string> result) {
+                              if (!result) result = fail(gateway_.status().explain(result.error()));
+                              answer(std::move(result));
+                            });
+  core_.sender().see_off(*bus, /*is_urgent=*/true);
+  return id;
+}
+
 Result<std::string> Connection::call(const ProcId& proc, std::uint32_t port, std::string_view body,
                                      std::chrono::milliseconds deadline) {
   auto promise = std::make_shared<std::promise<Result<std::string>>>();
   auto future = promise->get_future();
-  core_.post([this, promise, host = proc.host(), to = Destination::to(proc), port,
-              body = std::string(body), limit = clamp(deadline)] {
-    auto* const bus = gateway_.bus();
-    if (bus == nullptr) {
-      promise->set_value(fail(gateway_.closed_error()));
-      return;
-    }
-    if (auto loss = hosts_.loss_of(host)) {
-      promise->set_value(fail(std::move(*loss)));
-      return;
-    }
-    bus->call(to, port, body, limit, [this, promise](Result<std::string> answer) {
-      if (!answer) answer = fail(gateway_.status().explain(answer.error()));
+  const auto to = Destination::to(proc);
+  const auto begun = core_.visit([&] {
+    return begin_call(proc, to, port, body, deadline, [promise](Result<std::string> answer) {
       promise->set_value(std::move(answer));
     });
   });
-  auto answer = future.get();
-  if (!answer)
-    return fail(
-        answer.error().within("call to " + proc.to_string() + ", port " + std::to_string(port)));
+  auto answer = begun ? future.get() : Result<std::string>(fail(begun.error()));
+  if (!answer) return fail(answer.error().within(call_to(proc, port)));
   return answer;
 }
 
-Result<void> Connection::send(const ProcId& proc, std::uint32_t port, std::string_view body) {
-  return send_with(proc, port,
-                   [&](Bus& bus) { return bus.send(Destination::to(proc), port, body); });
-}
-
-Result<void> Connection::send(const ProcId& proc, std::uint32_t port, const SharedBody& body) {
-  return send_with(proc, port,
-                   [&](Bus& bus) { return bus.send(Destination::to(proc), port, body); });
-}
-
-Result<void> Connection::send_with(const ProcId& proc, std::uint32_t port,
-                                   const std::function<Result<void>(Bus&)>& send) {
-  auto sent = core_.run([&]() -> Result<void> {
+void Connection::call_async(const ProcId& proc, std::uint32_t port, std::string_view body,
+                            std::chrono::milliseconds deadline,
+                            const std::shared_ptr<AsyncCall>& call) {
+  const auto to = Destination::to(proc);
+  const auto fill = [call, proc, port](Result<std::string> answer) {
+    if (!answer) answer = fail(answer.error().within(call_to(proc, port)));
+    call->fill(0, std::move(answer));
+  };
+  core_.visit([&] {
     auto* const bus = gateway_.bus();
-    if (bus == nullptr) return fail(gateway_.closed_error());
-    return send(*bus);
+    if (bus == nullptr) return fill(fail(gateway_.closed_error()));
+    call->begin(*bus, [&]() -> std::uint64_t {
+      const auto id = begin_call(proc, to, port, body, deadline, fill);
+      if (!id) fill(fail(id.error()));
+      return id.value_or(0);
+    });
   });
-  if (!sent)
-    return fail(
-        sent.error().within("send to " + proc.to_string() + ", port " + std::to_string(port)));
-  return sent;
 }
 
 Result<void> Connection::cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body) {
-  auto sent = core_.run([&]() -> Result<void> {
+  auto sent = core_.visit([&]() -> Result<void> {
     auto* const bus = gateway_.bus();
     if (bus == nullptr) return fail(gateway_.closed_error());
     const auto plan = plans_.get(to);
     if (!plan) return fail(plan.error());
-    return bus->cast(**plan, port, body);
+    auto cast = bus->cast(**plan, port, body);
+    core_.sender().see_off(*bus, /*is_urgent=*/!cast);
+    return cast;
   });
   if (!sent)
     return fail(
@@ -165,39 +176,70 @@ Result<void> Connection::cast(const ProcMeshRef& to, std::uint32_t port, std::st
   return sent;
 }
 
+Result<Connection::Prepared> Connection::prepare(const ProcMeshRef& to) {
+  if (gateway_.bus() == nullptr) return fail(gateway_.closed_error());
+  auto plan = plans_.get(to);
+  if (!plan) return fail(plan.error());
+  Prepared prepared{std::move(*plan), {}};
+  const auto is_lost = [this](const HostAddr& host) { return hosts_.loss_of(host).has_value(); };
+  if (std::none_of(to.hosts().begin(), to.hosts().end(), is_lost)) return prepared;
+  for (std::uint64_t ordinal = 0; ordinal < to.num_ranks(); ++ordinal) {
+    const auto proc = to.proc_at(ordinal);
+    if (auto loss = proc ? hosts_.loss_of(proc->host()) : std::nullopt)
+      prepared.losses.emplace(ordinal, std::move(*loss));
+  }
+  return prepared;
+}
+
+std::uint64_t Connection::begin_call_all(const Prepared& prepared, std::uint32_t port,
+                                         std::string_view body, std::chrono::milliseconds deadline,
+                                         Bus::CastAnswer answer) {
+  auto* const bus = gateway_.bus();
+  for (const auto& [ordinal, loss] : prepared.losses) answer(ordinal, fail(loss));
+  const auto id = bus->cast_call(prepared.plan, port, body, clamp(deadline),
+                                 [this, losses = prepared.losses, answer = std::move(answer)](
+                                     std::uint64_t ordinal, Result<std::string> result) {
+                                   if (losses.contains(ordinal)) return;
+                                   if (!result)
+                                     result = fail(gateway_.status().explain(result.error()));
+                                   answer(ordinal, std::move(result));
+                                 });
+  core_.sender().see_off(*bus, /*is_urgent=*/true);
+  return id;
+}
+
 Result<CastAnswers::Answers> Connection::call_all(const ProcMeshRef& to, std::uint32_t port,
                                                   std::string_view body,
                                                   std::chrono::milliseconds deadline) {
   auto answers = std::make_shared<CastAnswers>(to.num_ranks());
   auto future = answers->get_future();
-  auto asked = core_.run([&, answers = std::move(answers)]() -> Result<void> {
-    auto* const bus = gateway_.bus();
-    if (bus == nullptr) return fail(gateway_.closed_error());
-    const auto plan = plans_.get(to);
-    if (!plan) return fail(plan.error());
-    // Ranks on hosts that are proved lost answer nothing: theirs are known before the call.
-    std::map<std::uint64_t, Error> losses;
-    const auto is_lost = [this](const HostAddr& host) { return hosts_.loss_of(host).has_value(); };
-    if (std::any_of(to.hosts().begin(), to.hosts().end(), is_lost)) {
-      for (std::uint64_t ordinal = 0; ordinal < to.num_ranks(); ++ordinal) {
-        const auto proc = to.proc_at(ordinal);
-        if (auto loss = proc ? hosts_.loss_of(proc->host()) : std::nullopt)
-          losses.emplace(ordinal, std::move(*loss));
-      }
-    }
-    bus->cast_call(*plan, port, body, clamp(deadline),
-                   [this, answers, losses](std::uint64_t ordinal, Result<std::string> answer) {
-                     if (losses.contains(ordinal)) return;
-                     if (!answer) answer = fail(gateway_.status().explain(answer.error()));
+  const auto asked = core_.visit([&]() -> Result<void> {
+    const auto prepared = prepare(to);
+    if (!prepared) return fail(prepared.error());
+    begin_call_all(*prepared, port, body, deadline,
+                   [answers](std::uint64_t ordinal, Result<std::string> answer) {
                      answers->fill(ordinal, std::move(answer));
                    });
-    for (auto& [ordinal, loss] : losses) answers->fill(ordinal, fail(std::move(loss)));
     return {};
   });
-  if (!asked)
-    return fail(asked.error().within("call to " + to.mesh().to_string() + ", port " +
-                                     std::to_string(port)));
+  if (!asked) return fail(asked.error().within(call_to(to, port)));
+  answers.reset();
   return future.get();
+}
+
+void Connection::call_all_async(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
+                                std::chrono::milliseconds deadline,
+                                const std::shared_ptr<AsyncCall>& call) {
+  core_.visit([&] {
+    const auto prepared = prepare(to);
+    if (!prepared) return call->fail_all(prepared.error().within(call_to(to, port)));
+    call->begin(*gateway_.bus(), [&] {
+      return begin_call_all(*prepared, port, body, deadline,
+                            [call](std::uint64_t ordinal, Result<std::string> answer) {
+                              call->fill(ordinal, std::move(answer));
+                            });
+    });
+  });
 }
 
 }  // namespace meshbus

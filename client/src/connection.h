@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -23,6 +24,7 @@
 namespace meshbus {
 
 class Accumulating;
+class AsyncCall;
 class ContextCore;
 
 /// A launcher's way to a set of hosts: sends and asks through its Gateway, which an Upkeep keeps
@@ -57,15 +59,25 @@ class Connection {
   }
   Result<std::string> call(const ProcId& proc, std::uint32_t port, std::string_view body,
                            std::chrono::milliseconds deadline);
-  Result<void> send(const ProcId& proc, std::uint32_t port, std::string_view body);
-  Result<void> send(const ProcId& proc, std::uint32_t port, const SharedBody& body);
+  /// The same without waiting: `call` gets the answer.
+  void call_async(const ProcId& proc, std::uint32_t port, std::string_view body,
+                  std::chrono::milliseconds deadline, const std::shared_ptr<AsyncCall>& call);
   Result<void> cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body);
   /// By ordinal.
   Result<CastAnswers::Answers> call_all(const ProcMeshRef& to, std::uint32_t port,
                                         std::string_view body, std::chrono::milliseconds deadline);
+  /// The same without waiting: `call` gets the answers.
+  void call_all_async(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
+                      std::chrono::milliseconds deadline, const std::shared_ptr<AsyncCall>& call);
   /// `body`: as that of a call. The hosts know the reducer.
   Result<Accumulation> accumulate(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
                                   Reducer reducer, const AccumulateOptions& options);
+
+  /// ConnectionUse objects count themselves.
+  void add_use() noexcept { ++uses_; }
+  /// True when this was the last one.
+  bool drop_use() noexcept { return --uses_ == 0; }
+  bool is_used() const noexcept { return uses_ != 0; }
 
   // On the reactor's thread.
 
@@ -82,14 +94,27 @@ class Connection {
   using Asker = std::function<void(Bus&, Bus::Answer)>;
 
   static std::chrono::milliseconds clamp(std::chrono::milliseconds deadline);
+  /// What of a call to all ranks of a view is known before it is sent.
+  struct Prepared {
+    std::shared_ptr<const CastPlan> plan;
+    /// Ranks on hosts that are proved lost answer nothing; by ordinal.
+    std::map<std::uint64_t, Error> losses;
+  };
+  /// Within a visit or a turn. Errors: host_unreachable, and those of the view.
+  Result<Prepared> prepare(const ProcMeshRef& to);
+  /// Within a visit or a turn; errors as prepare(). The call leaves at once.
+  Result<std::uint64_t> begin_call(const ProcId& proc, const Destination& to, std::uint32_t port,
+                                   std::string_view body, std::chrono::milliseconds deadline,
+                                   Bus::CallAnswer answer);
+  std::uint64_t begin_call_all(const Prepared& prepared, std::uint32_t port, std::string_view body,
+                               std::chrono::milliseconds deadline, Bus::CastAnswer answer);
   Gateway::Events make_events();
   Answer ask_with(Asker asker);
-  Result<void> send_with(const ProcId& proc, std::uint32_t port,
-                         const std::function<Result<void>(Bus&)>& send);
   /// A message for a port of this launcher.
   void on_data(const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body);
 
   ContextCore& core_;
+  std::atomic<unsigned> uses_{0};
   Gateway gateway_;
   HostMonitor hosts_;
   UpdateRouter updates_;
@@ -103,8 +128,11 @@ class Connection {
 class ConnectionUse {
  public:
   ConnectionUse() = default;
+  /// Counts itself. Within a visit or a turn, or while the caller has another use.
   ConnectionUse(std::shared_ptr<ContextCore> core, Connection* connection)
-      : core_(std::move(core)), connection_(connection) {}
+      : core_(std::move(core)), connection_(connection) {
+    connection_->add_use();
+  }
   ConnectionUse(ConnectionUse&& other) noexcept
       : core_(std::move(other.core_)), connection_(std::exchange(other.connection_, nullptr)) {}
   ConnectionUse& operator=(ConnectionUse&& other) noexcept;

@@ -13,7 +13,7 @@ ContextCore::ContextCore(ContextOptions options, Config config)
   zmq_context_.set(zmq::ctxopt::max_sockets, 1024);
   thread_ = start_masked_thread([this] {
     ask_for_short_slices();
-    reactor_.run();
+    reactor_.run_until([] { return false; });
   });
   // Whatever runs there from now on sees thread_.
   run([] {});
@@ -52,13 +52,14 @@ ContextCore::~ContextCore() {
     for (auto& [connection, owned] : connections_) connection->close("the launcher ends");
   });
   handlers_.finish();
+  sender_.stop();
   run([this] { connections_.clear(); });
   reactor_.stop();
   thread_.join();
 }
 
 Result<void> ContextCore::check_process() const {
-  if (pid_ == ::getpid()) return {};
+  if (forks_ == count_forks()) return {};
   return fail(ErrorCode::refused, "a Context cannot be used after fork(): it belongs to process " +
                                       std::to_string(pid_) + "; make a new one in the child");
 }
@@ -91,66 +92,68 @@ void ContextCore::reach(const HostAddr& host, Session::Options& session) const {
 
 ConnectionUse ContextCore::connect(const std::shared_ptr<ContextCore>& self,
                                    const HostAddr& gateway) {
-  return {self, run([this, gateway] {
-            for (auto& [connection, owned] : connections_) {
-              if (connection->gateway().is_open() && connection->gateway().host() == gateway) {
-                ++owned.uses;
-                return connection;
-              }
-            }
-            auto made = std::make_unique<Connection>(*this, gateway);
-            auto* const connection = made.get();
-            if (closing_) connection->close("the launcher ends");
-            connections_.emplace(connection, Owned{std::move(made), 1});
-            return connection;
-          })};
+  return run([this, &self, &gateway] {
+    for (const auto& [connection, owned] : connections_) {
+      if (connection->gateway().is_open() && connection->gateway().host() == gateway)
+        return ConnectionUse(self, connection);
+    }
+    auto made = std::make_unique<Connection>(*this, gateway);
+    auto* const connection = made.get();
+    if (closing_) connection->close("the launcher ends");
+    connections_.emplace(connection, std::move(made));
+    sender_.forget_routes();  // this may be a better way
+    return ConnectionUse(self, connection);
+  });
 }
 
 ConnectionUse ContextCore::connect_to_nobody(const std::shared_ptr<ContextCore>& self) {
-  return {self, run([this] {
-            auto made = std::make_unique<Connection>(*this);
-            auto* const connection = made.get();
-            connections_.emplace(connection, Owned{std::move(made), 1});
-            return connection;
-          })};
+  return run([this, &self] {
+    auto made = std::make_unique<Connection>(*this);
+    auto* const connection = made.get();
+    connections_.emplace(connection, std::move(made));
+    return ConnectionUse(self, connection);
+  });
 }
 
 Result<ConnectionUse> ContextCore::find_connection(const std::shared_ptr<ContextCore>& self,
                                                    const HostAddr& host) {
-  auto* const found = run([this, host]() -> Connection* {
-    Owned* best = nullptr;
-    int best_score = -1;
-    for (auto& [connection, owned] : connections_) {
-      if (!connection->gateway().is_open()) continue;
-      const int score = connection->gateway().host() == host ? 2
-                        : connection->hosts().knows(host)    ? 1
-                                                             : 0;
-      if (score <= best_score) continue;
-      best = &owned;
-      best_score = score;
-    }
-    if (best == nullptr) return nullptr;
-    ++best->uses;
-    return best->connection.get();
+  return visit([&]() -> Result<ConnectionUse> {
+    auto* const best = best_connection(host).connection;
+    if (best == nullptr) return fail(no_way_to(host));
+    return ConnectionUse(self, best);
   });
-  if (found == nullptr)
-    return fail(ErrorCode::unroutable,
-                "no way to " + host.to_string() +
-                    ": this Context has no host mesh; attach to one or start one first");
-  return ConnectionUse(self, found);
 }
 
-ConnectionUse ContextCore::use_again(const std::shared_ptr<ContextCore>& self,
-                                     Connection* connection) {
-  run([&] { ++connections_.at(connection).uses; });
-  return {self, connection};
+ContextCore::BestConnection ContextCore::best_connection(const HostAddr& host) const {
+  BestConnection best;
+  for (const auto& [connection, owned] : connections_) {
+    if (!connection->gateway().is_open()) continue;
+    if (connection->gateway().host() == host) return {connection, true};
+    const bool is_known = connection->hosts().knows(host);
+    if (best.connection == nullptr || (is_known && !best.is_known)) best = {connection, is_known};
+  }
+  return best;
+}
+
+Error ContextCore::no_way_to(const HostAddr& host) {
+  return {ErrorCode::unroutable, "no way to " + host.to_string() +
+                                     ": this Context has no host mesh; attach to one or start one "
+                                     "first"};
+}
+
+void ContextCore::flush() {
+  for (const auto& [connection, owned] : connections_) {
+    if (auto* const bus = connection->gateway().bus()) bus->flush();
+  }
 }
 
 void ContextCore::release(Connection* connection) {
+  // Behind what was posted for it.
   reactor_.post([this, connection] {
     const auto found = connections_.find(connection);
-    if (found == connections_.end() || --found->second.uses != 0) return;
-    found->second.connection->close("the launcher is done with this host mesh");
+    // It may have got another use meanwhile.
+    if (found == connections_.end() || connection->is_used()) return;
+    connection->close("the launcher is done with this host mesh");
     connections_.erase(found);
   });
 }
@@ -162,12 +165,12 @@ void ContextCore::on_host_ended(const HostAddr& host, const std::string& reason)
 void ContextCore::forget_actors(Connection* connection, const std::weak_ptr<ActorMonitor>& actors) {
   const auto found = connections_.find(connection);
   const auto monitor = actors.lock();
-  if (found != connections_.end() && monitor != nullptr)
-    found->second.connection->updates().remove(*monitor);
+  if (found != connections_.end() && monitor != nullptr) connection->updates().remove(*monitor);
 }
 
 ConnectionUse::~ConnectionUse() {
-  if (core_ != nullptr && core_->check_process()) core_->release(connection_);
+  if (connection_ == nullptr || !core_->check_process() || !connection_->drop_use()) return;
+  core_->release(connection_);
 }
 
 ConnectionUse& ConnectionUse::operator=(ConnectionUse&& other) noexcept {

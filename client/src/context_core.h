@@ -17,7 +17,9 @@
 
 #include "client/src/connection.h"
 #include "client/src/handler_thread.h"
+#include "client/src/message_sender.h"
 #include "client/src/returned_messages.h"
+#include "common/base/forks.h"
 #include "common/bus/session.h"
 #include "common/config/config.h"
 #include "common/loop/reactor.h"
@@ -42,6 +44,7 @@ class ContextCore {
   HandlerThread& handlers() noexcept { return handlers_; }
   /// Messages of this launcher that have not arrived.
   ReturnedMessages& returned() noexcept { return returned_; }
+  MessageSender& sender() noexcept { return sender_; }
 
   bool is_reactor_thread() const { return thread_.get_id() == std::this_thread::get_id(); }
   /// Errors: refused after a fork.
@@ -62,6 +65,17 @@ class ContextCore {
     return future.get();
   }
 
+  /// Runs `function` between two turns, on the caller's thread, or in this one. Only after
+  /// check_may_wait().
+  template <typename Function>
+  auto visit(Function function) -> std::invoke_result_t<Function> {
+    if (reactor_.is_in_turn()) return function();
+    const auto visit = reactor_.visit();
+    return function();
+  }
+  /// Within a visit or a turn: what all connections have queued leaves, as far as it goes now.
+  void flush();
+
   /// How to come to a host, where its address alone does not say it.
   struct Way {
     /// The socket of a host of this user on this machine, whatever address it is known by.
@@ -81,13 +95,18 @@ class ContextCore {
   ConnectionUse connect(const std::shared_ptr<ContextCore>& self, const HostAddr& gateway);
   /// A connection that was never open: for meshes without a host.
   ConnectionUse connect_to_nobody(const std::shared_ptr<ContextCore>& self);
+  struct BestConnection {
+    Connection* connection = nullptr;  ///< Null: there is no way to that host.
+    bool is_known = false;             ///< It knows that host.
+  };
+  /// Within a visit or a turn.
+  BestConnection best_connection(const HostAddr& host) const;
+  static Error no_way_to(const HostAddr& host);
   /// A connection through which that host can be asked. Errors: unroutable when this Context has no
   /// host mesh.
   Result<ConnectionUse> find_connection(const std::shared_ptr<ContextCore>& self,
                                         const HostAddr& host);
-  /// Another use of a connection that the caller has one of.
-  ConnectionUse use_again(const std::shared_ptr<ContextCore>& self, Connection* connection);
-  /// For ConnectionUse.
+  /// Any thread, for ConnectionUse: it was the last one.
   void release(Connection* connection);
   /// Reactor thread: these actors are nobody's any more.
   void forget_actors(Connection* connection, const std::weak_ptr<ActorMonitor>& actors);
@@ -100,19 +119,17 @@ class ContextCore {
   ContextOptions options_;
   Config config_;
   pid_t pid_;
+  const unsigned forks_ = count_forks();
   zmq::context_t zmq_context_{1};
   Reactor reactor_;
   /// Reactor thread.
-  struct Owned {
-    std::unique_ptr<Connection> connection;
-    unsigned uses = 0;
-  };
-  std::map<Connection*, Owned> connections_;
+  std::map<Connection*, std::unique_ptr<Connection>> connections_;
   bool closing_ = false;
   mutable std::mutex ways_mutex_;
   std::map<HostAddr, Way> ways_;  // guarded by ways_mutex_
   HandlerThread handlers_;
   ReturnedMessages returned_{handlers_, options_.on_returned};
+  MessageSender sender_{*this};
   std::thread thread_;
 };
 

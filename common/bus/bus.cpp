@@ -166,7 +166,7 @@ void Bus::remember(const SentFates::Receiver& to, wire::Envelope envelope, std::
 }
 
 Bus::Packed Bus::pack(std::uint64_t proc, std::uint64_t host, std::uint32_t port, Bytes body,
-                      zmq::message_t* part, std::size_t most_bytes) {
+                      zmq::message_t* part, const Most& most) {
   wire::Envelope envelope;
   envelope.mutate_destination_proc(proc);
   envelope.mutate_destination_host(host);
@@ -178,7 +178,8 @@ Bus::Packed Bus::pack(std::uint64_t proc, std::uint64_t host, std::uint32_t port
     return {Packed::Outcome::not_now};
   const Outbox& outbox = session_->outbox();
   const bool is_first = outbox.empty();
-  if (outbox.bytes() + sizeof envelope + body.size() > most_bytes ||
+  if (outbox.bytes() + sizeof envelope + body.size() > most.bytes ||
+      outbox.count() >= most.queued ||
       post_locked(envelope, body, part) == 0)
     return {Packed::Outcome::no_room};
   return {Packed::Outcome::packed, is_first, outbox.is_full(wire::Lane::data)};
@@ -186,7 +187,7 @@ Bus::Packed Bus::pack(std::uint64_t proc, std::uint64_t host, std::uint32_t port
 
 Bus::Load Bus::load() const {
   const auto lock = session_->lock();
-  return {session_->outbox().bytes(), fates_.count()};
+  return {session_->outbox().bytes(), fates_.count(), session_->outbox().count()};
 }
 
 void Bus::flush() {
@@ -262,8 +263,8 @@ void Bus::request(const Destination& to, const ControlBody& body,
   id_of_sequence_.emplace(sequence, id);
 }
 
-void Bus::call(const Destination& to, std::uint32_t port, Bytes body,
-               std::chrono::milliseconds deadline, CallAnswer answer) {
+std::uint64_t Bus::call(const Destination& to, std::uint32_t port, Bytes body,
+                        std::chrono::milliseconds deadline, CallAnswer answer) {
   const auto id = add_pending(
       deadline, Pending{.proc = to.proc, .host = to.host, .call_answer = std::move(answer)});
   const wire::CallHeader header(id, static_cast<std::uint32_t>(deadline.count()),
@@ -272,17 +273,26 @@ void Bus::call(const Destination& to, std::uint32_t port, Bytes body,
     fail_later(id, Error(ErrorCode::too_large, "a call of " + std::to_string(body.size()) +
                                                    " bytes; the limit is " +
                                                    std::to_string(kBodyLimit - sizeof header)));
-    return;
+    return id;
   }
   std::string bytes(reinterpret_cast<const char*>(&header), sizeof header);
   bytes.append(body);
   const auto sequence = post(to, port, wire::Kind::call, wire::Lane::data, bytes);
   if (sequence == 0) {
     fail_later(id, Error(ErrorCode::queue_full, "the queue to the broker is full"));
-    return;
+    return id;
   }
   pending_.at(id).sequence = sequence;
   id_of_sequence_.emplace(sequence, id);
+  return id;
+}
+
+void Bus::give_up_call(std::uint64_t id, const Error& why) {
+  if (casts_.contains(id)) {
+    fail_cast_call(id, why);
+  } else {
+    fail_pending(id, why);
+  }
 }
 
 void Bus::answer_call(const wire::Envelope& call, const wire::CallHeader& header, Bytes body) {

@@ -138,9 +138,11 @@ class Bus {
   void give_up(const Destination& to, const std::string& why);
 
   /// Bytes for a port of a proc, with an answer: call_error when the handler there failed;
-  /// otherwise errors as request().
-  void call(const Destination& to, std::uint32_t port, Bytes body,
-            std::chrono::milliseconds deadline, CallAnswer answer);
+  /// otherwise errors as request(). The number is for give_up_call().
+  std::uint64_t call(const Destination& to, std::uint32_t port, Bytes body,
+                     std::chrono::milliseconds deadline, CallAnswer answer);
+  /// Whoever asked gives up: what is open of that call() or cast_call() fails with that error, now.
+  void give_up_call(std::uint64_t id, const Error& why);
   void answer_call(const wire::Envelope& call, const wire::CallHeader& header, Bytes body);
   void fail_call(const wire::Envelope& call, const wire::CallHeader& header, const Error& error);
   /// Bytes for a port, without an answer; what comes back is told by on_undeliverable, unless
@@ -153,6 +155,12 @@ class Bus {
   struct Load {
     std::size_t bytes = 0;        ///< Given to us and not yet to the socket.
     std::size_t outstanding = 0;  ///< Messages that are not known to be taken.
+    std::size_t queued = 0;       ///< Messages given to us and not yet to the socket.
+  };
+  /// What may wait to leave.
+  struct Most {
+    std::size_t bytes;
+    std::size_t queued = SIZE_MAX;
   };
   /// What became of a message that was to be packed.
   struct Packed {
@@ -169,10 +177,11 @@ class Bus {
     bool is_full = false;
   };
   /// send() on any thread, beside the reactor's (decision 30). The message leaves with the next
-  /// flush(), which the caller has to see to. Only when no more than `most_bytes` wait then.
+  /// flush(), which the caller has to see to. Only when no more than `most` wait then (Load::bytes
+  /// and Load::queued).
   /// `part`: what the body is, moved from; null: it is copied.
   Packed pack(std::uint64_t proc, std::uint64_t host, std::uint32_t port, Bytes body,
-              zmq::message_t* part, std::size_t most_bytes);
+              zmq::message_t* part, const Most& most);
   /// Any thread.
   Load load() const;
   /// See Session; any thread.
@@ -187,9 +196,9 @@ class Bus {
   /// Errors: too_large, queue_full, version_mismatch (an older broker); nothing was sent then.
   Result<void> cast(const CastPlan& to, std::uint32_t port, Bytes body, bool no_return = false);
   /// Calls every rank of a view: `answer` is called once for each, never from inside this call.
-  /// Errors as call(), by rank.
-  void cast_call(std::shared_ptr<const CastPlan> to, std::uint32_t port, Bytes body,
-                 std::chrono::milliseconds deadline, CastAnswer answer);
+  /// Errors as call(), by rank. The number is for give_up_call().
+  std::uint64_t cast_call(std::shared_ptr<const CastPlan> to, std::uint32_t port, Bytes body,
+                          std::chrono::milliseconds deadline, CastAnswer answer);
   /// A message that was handed to on_data and that nobody takes: its sender hears why. Not to be
   /// counted as taken.
   void give_back(const wire::Envelope& message, const Error& error);

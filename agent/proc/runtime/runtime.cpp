@@ -18,7 +18,7 @@
 namespace meshbus::mesh_proc {
 namespace {
 
-/// What the bus takes; more than Runtime::kSendBytes, so that it never refuses what send() lets in.
+/// What the bus takes; more than Runtime::kSendMost, so that it never refuses what send() lets in.
 constexpr Outbox::Limits kOutboxLimits{.bytes = 64 * 1024 * 1024, .count = 1'000'000};
 /// Messages that wait for the handlers.
 constexpr WorkQueue::Limits kWorkLimits{.bytes = 64 * 1024 * 1024, .count = 262'144};
@@ -58,7 +58,7 @@ Runtime::Runtime(Bootstrap bootstrap, ProcProgram program, Kind kind, std::funct
       has_worker_(!program_.handlers_.empty() || program_.on_stop_ || program_.on_undelivered_ ||
                   !program_.main_),
       proc_(*this),
-      outgoing_(reactor_, kSendBytes),
+      outgoing_(reactor_, kSendMost),
       agent_(reactor_, bootstrap_,
              {.on_ready = [this] { on_ready(); },
               .on_away = [this](const std::string& line) { end_now(kExitAway, line); }}),
@@ -170,6 +170,14 @@ ActorSystem::Outside Runtime::make_outside() {
               [this](const ProcId& to, std::uint32_t port, std::string_view body) {
                 return send(to, port, body, nullptr, std::chrono::milliseconds(0));
               },
+          .visit =
+              [this](const std::function<void()>& task) {
+                // Nothing of it can fail.
+                (void)outgoing_.use([&](Bus&) -> Result<void> {
+                  task();
+                  return {};
+                });
+              },
           .call =
               [this](const ProcId& to, std::uint32_t port, std::string_view body,
                      std::chrono::milliseconds deadline, Bus::CallAnswer answer) {
@@ -211,7 +219,10 @@ void Runtime::run_reactor() {
     actors_.pool().hand_over();
   }
   is_helped_.wait(true);
-  actors_.detach();
+  {
+    const auto visit = reactor_.visit();
+    actors_.detach();
+  }
   // The bus is closed, and stays: threads that still run may send.
   context_.close();  // waits for what still leaves, as long as the socket lingers
 }

@@ -105,8 +105,9 @@ class Runtime {
   bool wait_for_stop(std::chrono::milliseconds at_most);
 
  private:
-  /// What a program may have waiting to leave before send() waits.
-  static constexpr std::size_t kSendBytes = 16 * 1024 * 1024;
+  /// What a program may have waiting to leave before send() waits. The number bounds how long an
+  /// answer waits behind small messages.
+  static constexpr Bus::Most kSendMost{.bytes = 16 * 1024 * 1024, .queued = 16 * 1024};
   /// What a caller's time is cut to, so that adding it to now cannot overflow.
   static constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24 * 365);
 
@@ -149,9 +150,10 @@ class Runtime {
   /// Errors: refused (after fork), too_large.
   Result<std::shared_ptr<const CastPlan>> plan_cast(const ProcMeshRef& to, std::size_t bytes);
   void on_undelivered(const wire::Envelope& envelope, const Error& error);
-  /// Tells of the messages that the handlers' thread has taken, and looks again soon if it is not
-  /// done.
-  void tell_taken();
+  /// Acknowledges the messages that the handlers' thread has taken. Whether there were any.
+  bool tell_taken();
+  /// The same after that time, and again until all of them are taken.
+  void look_again(std::chrono::milliseconds interval);
   /// On the handlers' thread: a call.
   void handle(const ProcProgram::Handler& handler, const wire::Envelope& envelope,
               const wire::CallHeader& header, const Incoming& incoming);

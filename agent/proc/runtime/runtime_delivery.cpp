@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <exception>
 #include <string>
 #include <utility>
@@ -17,6 +18,8 @@ constexpr std::size_t kMostReturns = 65'536;
 /// A message that the handlers' thread has taken is told of after this time at the latest, however
 /// long its handler runs.
 constexpr std::chrono::milliseconds kTakenInterval{50};
+/// The longest time between two looks at a handler that takes nothing more meanwhile.
+constexpr std::chrono::milliseconds kLongestInterval{800};
 constexpr const char* kNoException = "an exception that is no std::exception";
 
 void log_thrown(std::uint32_t port, const char* what) {
@@ -99,23 +102,28 @@ void Runtime::close_run() {
     runs_.drop_last();
     for (const auto& message : run->messages()) bus_->give_back(message.envelope, is_behind());
   } else if (taken_timer_ == 0) {
-    taken_timer_ = reactor_.after(kTakenInterval, [this] {
-      taken_timer_ = 0;
-      tell_taken();
-    });
+    look_again(kTakenInterval);
   }
 }
 
-void Runtime::tell_taken() {
-  runs_.tell_taken([this](const wire::Envelope& envelope) { bus_->taken(envelope); });
-  if (runs_.untaken() == runs_.open_size()) {
-    reactor_.cancel(std::exchange(taken_timer_, 0));
-  } else if (taken_timer_ == 0) {
-    taken_timer_ = reactor_.after(kTakenInterval, [this] {
-      taken_timer_ = 0;
-      tell_taken();
-    });
-  }
+void Runtime::look_again(std::chrono::milliseconds interval) {
+  taken_timer_ = reactor_.after(interval, [this, interval] {
+    taken_timer_ = 0;
+    // A handler that runs for long is looked at less and less often.
+    const bool is_going_on = tell_taken();
+    if (runs_.untaken() > 0)
+      look_again(is_going_on ? kTakenInterval : std::min(2 * interval, kLongestInterval));
+  });
+}
+
+bool Runtime::tell_taken() {
+  bool has_told = false;
+  runs_.tell_taken([&](const wire::Envelope& envelope) {
+    has_told = true;
+    bus_->taken(envelope);
+  });
+  if (runs_.untaken() == 0) reactor_.cancel(std::exchange(taken_timer_, 0));
+  return has_told;
 }
 
 void Runtime::add_call(const ProcProgram::Handler& handler, const Bus::Delivery& delivery,
@@ -189,15 +197,17 @@ void Runtime::handle(const ProcProgram::Handler& handler, const wire::Envelope& 
   }
   if (!answer && answer.error().code() != ErrorCode::call_error)
     answer = fail(ErrorCode::call_error, answer.error().to_string());
-  reactor_.post_quietly([this, envelope, header, answer = std::move(answer)] {
-    if (answer) {
-      bus_->answer_call(envelope, header, *answer);
-    } else {
-      bus_->fail_call(envelope, header, answer.error());
-    }
-  });
-  // If this is the last one, this very thread turns the reactor next.
-  if (!work_.is_last()) reactor_.wake();
+  // At once: a message that the next handler sends must not arrive before this answer.
+  (void)outgoing_.use(
+      [&](Bus& bus) -> Result<void> {
+        if (answer) {
+          bus.answer_call(envelope, header, *answer);
+        } else {
+          bus.fail_call(envelope, header, answer.error());
+        }
+        return {};
+      },
+      work_.is_last());
 }
 
 void Runtime::on_undelivered(const wire::Envelope& envelope, const Error& error) {
