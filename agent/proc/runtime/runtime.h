@@ -22,6 +22,7 @@
 #include "agent/proc/runtime/bootstrap.h"
 #include "agent/proc/runtime/live_settings.h"
 #include "agent/proc/runtime/message_run.h"
+#include "agent/proc/runtime/stop_sequence.h"
 #include "agent/proc/runtime/stop_signals.h"
 #include "common/base/forks.h"
 #include "common/base/log.h"
@@ -111,11 +112,6 @@ class Runtime {
   /// What a caller's time is cut to, so that adding it to now cannot overflow.
   static constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24 * 365);
 
-  struct Stop {
-    int code;
-    std::string reason;
-  };
-
   void run_reactor();
   /// A thread of handlers or actors that has nothing to do: takes over the reactor, so that a
   /// message need not wake one thread after the other. Until `is_enough`; not at all while another
@@ -176,6 +172,8 @@ class Runtime {
   void cut_off(int code, const std::string& why);
   /// Stops the actors, so that those that are stuck are known before `end`.
   void stop_actors(const std::string& reason, Reactor::Time end, std::function<void()> done);
+  /// When the proc ends at the latest.
+  Reactor::Time last_moment();
   /// A part of what a stop waits for is done.
   void note_drained();
 
@@ -205,9 +203,6 @@ class Runtime {
   Outgoing outgoing_;
   AgentLink agent_;
   Reactor::TimerId grace_timer_ = 0;
-  Reactor::Time grace_end_ = Reactor::Time::max();
-  /// shutdown() has begun: a stop changes nothing any more, but may have a shorter grace.
-  bool ending_ = false;
   std::atomic<bool> is_stopped_{false};
   /// Set on the reactor's thread: nothing comes from the bus any more, and nothing leaves.
   std::atomic<bool> is_cut_{false};
@@ -229,9 +224,8 @@ class Runtime {
   std::atomic<bool> stopping_{false};
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool ready_ = false;      // guarded by mutex_, like what follows
-  unsigned undrained_ = 2;  // the handlers that were queued when a stop came, and the actors
-  std::optional<Stop> stop_;
+  bool ready_ = false;  // guarded by mutex_, like what follows
+  StopSequence stops_;
 
   std::mutex plans_mutex_;
   CastPlans plans_;
