@@ -51,10 +51,6 @@ Outbox::Limits queue_limits(const Config& config, std::size_t queues) {
           .count = config.count(keys::queue_count) * queues};
 }
 
-bool is_tcp(const HostAddr& address) {
-  return address.transport() == Transport::tcp;
-}
-
 /// The tcp address that this host is known by, or listens on.
 std::optional<HostAddr> own_tcp(const BrokerOptions& options) {
   if (options.advertise && is_tcp(*options.advertise)) return options.advertise;

@@ -12,7 +12,7 @@
 namespace meshbus {
 namespace {
 
-constexpr std::size_t kRefusedRemembered = 32768;
+constexpr std::size_t kRefusedPeersRemembered = 32768;
 constexpr std::chrono::milliseconds kTimeoutsLook{250};
 
 }  // namespace
@@ -30,7 +30,7 @@ Handshake::Handshake(Reactor& reactor, Listener& listener, ConnectionTable& conn
       monitor_(monitor),
       admission_(options.admission, std::move(options.tokens)),
       timeouts_(options.limits),
-      refused_(kRefusedRemembered) {
+      refused_(kRefusedPeersRemembered) {
   if (keys_ != nullptr)
     joining_.emplace(*keys_, router_.own().address(), std::move(options.admission.protocol));
 }

@@ -5,15 +5,15 @@
 namespace meshbus {
 namespace {
 
-bool is_tcp(const HostAddr& address) {
-  return address.transport() == Transport::tcp;
-}
-
 tl::unexpected<Error> refuse(std::string why) {
   return fail(ErrorCode::configuration_error, std::move(why));
 }
 
 }  // namespace
+
+bool is_tcp(const HostAddr& address) {
+  return address.transport() == Transport::tcp;
+}
 
 Result<void> check_addresses(const std::vector<HostAddr>& binds,
                              const std::optional<HostAddr>& advertise, bool may_tcp) {

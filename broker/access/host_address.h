@@ -8,6 +8,9 @@
 
 namespace meshbus {
 
+/// Whether the host is reached over tcp, rather than by a unix socket of this machine.
+bool is_tcp(const HostAddr& address);
+
 /// Whether a broker may start with these addresses (spec 2.2, 13.1). `may_tcp`: there are keys, or
 /// --insecure allows tcp without them. Errors: configuration_error, saying what to change.
 Result<void> check_addresses(const std::vector<HostAddr>& binds,

@@ -14,7 +14,7 @@ constexpr std::chrono::milliseconds kLookAgain{1000};
 /// for more than a part of the time.
 constexpr std::chrono::milliseconds kLookForUnknown{100};
 constexpr int kLookShare = 50;
-constexpr std::size_t kRefusedRemembered = 32768;
+constexpr std::size_t kRefusedKeysRemembered = 32768;
 
 }  // namespace
 
@@ -54,7 +54,7 @@ KeyService::KeyService(Reactor& reactor, Options options, OnRefused on_refused, 
       on_refused_(std::move(on_refused)),
       own_(std::move(own)),
       ring_(std::move(ring)),
-      refused_(kRefusedRemembered) {
+      refused_(kRefusedKeysRemembered) {
   timer_ = reactor_.after(kLookAgain, [this] { on_timer(); });
 }
 
@@ -106,7 +106,7 @@ void KeyService::refresh() {
   look_due_ = end + std::max<Reactor::Duration>(kLookForUnknown, kLookShare * (end - begin));
   if (!has_changed) return;
   changes_.has_ring_changed = true;
-  refused_ = RecentSet<std::string, char>(kRefusedRemembered);
+  refused_ = RecentSet<std::string, char>(kRefusedKeysRemembered);
 }
 
 void KeyService::look_for_tokens() {

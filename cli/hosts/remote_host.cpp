@@ -109,7 +109,7 @@ std::string own_address() {
   return resolved(name.data());
 }
 
-struct Order {
+struct RemoteOrder {
   Json json;
   std::string text(const char* key) const {
     const auto found = json.find(key);
@@ -126,10 +126,10 @@ struct Order {
   }
 };
 
-Result<Order> read_order() {
+Result<RemoteOrder> read_order() {
   const auto line = read_line();
   if (!line) return fail(line.error());
-  Order order{Json::parse(*line, nullptr, /*allow_exceptions=*/false)};
+  RemoteOrder order{Json::parse(*line, nullptr, /*allow_exceptions=*/false)};
   if (!order.json.is_object())
     return fail(ErrorCode::malformed_message,
                 "meshbus host --remote is for launchers: see meshbus run --hosts ssh:...");

@@ -56,7 +56,7 @@ std::vector<RankReport> ask_again(const HostMesh& hosts, const std::string& mesh
   return {};
 }
 
-struct Order {
+struct StopOrder {
   std::vector<RankReport> ranks;
   std::optional<Error> error;
 };
@@ -68,11 +68,11 @@ Stopped stop(ReachedHosts& hosts, const MeantRanks& meant, const StopArguments& 
   options.grace = arguments.grace;
   options.deadline = hosts.left;
   options.ranks = meant.ranks;
-  const auto orders = act_on_all<Order>(hosts, [&](HostMesh& part) -> Result<Order> {
+  const auto orders = act_on_all<StopOrder>(hosts, [&](HostMesh& part) -> Result<StopOrder> {
     auto ranks = part.stop_mesh(mesh.name, options);
-    if (ranks) return Order{std::move(*ranks), {}};
-    if (ranks.error().code() == ErrorCode::not_exist) return Order();
-    return Order{ask_again(part, mesh.name), ranks.error()};
+    if (ranks) return StopOrder{std::move(*ranks), {}};
+    if (ranks.error().code() == ErrorCode::not_exist) return StopOrder();
+    return StopOrder{ask_again(part, mesh.name), ranks.error()};
   });
   Stopped stopped;
   std::set<HostAddr> asked;

@@ -31,7 +31,7 @@ std::vector<wire::CollectedRanks> to_wire(const std::vector<RankBlock>& ranks) {
   return out;
 }
 
-Result<std::vector<RankBlock>> from_wire(const WireRanks* ranks) {
+Result<std::vector<RankBlock>> blocks_of(const WireRanks* ranks) {
   std::vector<RankBlock> out;
   std::uint64_t last = 0, count = 0;
   if (ranks == nullptr) return out;
@@ -68,7 +68,7 @@ Result<CollectOrder> decode_collect_order(Bytes bytes) {
   const OpenedTable<wire::CollectAnswers> opened(bytes);
   const auto* const order = opened.get();
   if (order == nullptr) return unreadable("CollectAnswers: not well-formed");
-  auto ranks = from_wire(order->ranks());
+  auto ranks = blocks_of(order->ranks());
   if (!ranks) return fail(ranks.error().within("CollectAnswers.ranks"));
   if (ranks->empty()) return unreadable("CollectAnswers.ranks: there are none");
   return CollectOrder{.ticket = order->ticket(),
@@ -115,7 +115,7 @@ Result<Collected> decode_collected(Bytes bytes) {
     if (size > left)
       return unreadable("Collected.problems: they are longer than the whole message");
     left -= size;
-    auto ranks = from_wire(problem->ranks());
+    auto ranks = blocks_of(problem->ranks());
     if (!ranks) return fail(ranks.error().within("Collected.problems"));
     const auto code = from_wire(static_cast<wire::ErrorCode>(problem->code()));
     collected.problems.push_back(

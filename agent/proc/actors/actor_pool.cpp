@@ -12,7 +12,7 @@
 namespace meshbus::mesh_proc {
 namespace {
 
-thread_local const ActorPool* running_here = nullptr;
+thread_local const ActorPool* running_pool = nullptr;
 
 }  // namespace
 
@@ -102,7 +102,7 @@ std::size_t ActorPool::left_behind() const {
 }
 
 bool ActorPool::is_here() const noexcept {
-  return running_here == this;
+  return running_pool == this;
 }
 
 bool ActorPool::is_wanted() const {
@@ -131,10 +131,10 @@ void ActorPool::work(Worker& self) {
     queue_.pop_front();
     self.busy_since = Clock::now();
     lock.unlock();
-    running_here = this;
+    running_pool = this;
     next->run();
     next.reset();
-    running_here = nullptr;
+    running_pool = nullptr;
     lock.lock();
     self.busy_since.reset();
     if (self.is_relieved) {

@@ -7,7 +7,7 @@
 namespace meshbus::mesh_proc {
 namespace {
 
-thread_local const WorkQueue* running_here = nullptr;
+thread_local const WorkQueue* running_queue = nullptr;
 thread_local const WorkQueue* shared_here = nullptr;
 
 }  // namespace
@@ -71,7 +71,7 @@ void WorkQueue::finish() {
 }
 
 bool WorkQueue::is_here() const noexcept {
-  return running_here == this;
+  return running_queue == this;
 }
 
 bool WorkQueue::is_wanted() {
@@ -99,7 +99,7 @@ bool WorkQueue::is_last() {
 }
 
 void WorkQueue::run() {
-  running_here = this;
+  running_queue = this;
   std::unique_lock lock(mutex_);
   for (;;) {
     sharing_.follow(lock, changed_, [this] { return has_reason(); });
