@@ -1,36 +1,19 @@
 #include "client/src/connection.h"
 
-#include <algorithm>
-#include <map>
 #include <utility>
 
 #include "client/src/accumulating.h"
-#include "client/src/async_call.h"
 #include "client/src/context_core.h"
 #include "common/wire/frame.h"
 #include "wire/frame_generated.h"
 
 namespace meshbus {
-namespace {
-
-/// Bus counts deadlines in 32 bits of milliseconds.
-constexpr std::chrono::milliseconds kLongestWait{std::chrono::hours(24 * 20)};
-
-std::string call_to(const ProcId& proc, std::uint32_t port) {
-  return "call to " + proc.to_string() + ", port " + std::to_string(port);
-}
-
-std::string call_to(const ProcMeshRef& view, std::uint32_t port) {
-  return "call to " + view.mesh().to_string() + ", port " + std::to_string(port);
-}
-
-}  // namespace
-
 Connection::Connection(ContextCore& core, HostAddr gateway)
     : core_(core),
       gateway_(core, std::move(gateway), make_events()),
       updates_(gateway_, hosts_),
-      upkeep_(core, gateway_, hosts_, updates_) {
+      upkeep_(core, gateway_, hosts_, updates_),
+      calls_(core, gateway_, hosts_) {
   hosts_.add({gateway_.host()});
   gateway_.open();
   upkeep_.start();
@@ -40,7 +23,8 @@ Connection::Connection(ContextCore& core)
     : core_(core),
       gateway_(core, HostAddr::local(0), {}),
       updates_(gateway_, hosts_),
-      upkeep_(core, gateway_, hosts_, updates_) {
+      upkeep_(core, gateway_, hosts_, updates_),
+      calls_(core, gateway_, hosts_) {
   gateway_.close("there is no host");
 }
 
@@ -85,12 +69,8 @@ void Connection::on_host_ended(const HostAddr& host, const std::string& reason) 
   upkeep_.leave(host);
 }
 
-std::chrono::milliseconds Connection::clamp(std::chrono::milliseconds deadline) {
-  return std::clamp(deadline, std::chrono::milliseconds(1), kLongestWait);
-}
-
 Result<void> Connection::wait_up(std::chrono::milliseconds deadline) const {
-  return gateway_.status().wait_up(clamp(deadline));
+  return gateway_.status().wait_up(Calls::clamp(deadline));
 }
 
 Connection::Answer Connection::ask_with(Asker asker) {
@@ -108,138 +88,6 @@ Connection::Answer Connection::ask_with(Asker asker) {
     });
   });
   return future;
-}
-
-Result<std::uint64_t> Connection::begin_call(const ProcId& proc, const Destination& to,
-                                             std::uint32_t port, std::string_view body,
-                                             std::chrono::milliseconds deadline,
-                                             Bus::CallAnswer answer) {
-  auto* const bus = gateway_.bus();
-  if (bus == nullptr) return fail(gateway_.closed_error());
-  if (auto loss = hosts_.loss_of(proc.host())) return fail(std::move(*loss));
-  const auto id = bus->call(to, port, body, clamp(deadline),
-                            [this, answer = std::move(answer)](Result<std::string> result) {
-                              if (!result) result = fail(gateway_.status().explain(result.error()));
-                              answer(std::move(result));
-                            });
-  core_.sender().see_off(*bus, /*is_urgent=*/true);
-  return id;
-}
-
-Result<std::string> Connection::call(const ProcId& proc, std::uint32_t port, std::string_view body,
-                                     std::chrono::milliseconds deadline) {
-  auto promise = std::make_shared<std::promise<Result<std::string>>>();
-  auto future = promise->get_future();
-  const auto to = Destination::to(proc);
-  const auto begun = core_.visit([&] {
-    return begin_call(proc, to, port, body, deadline, [promise](Result<std::string> answer) {
-      promise->set_value(std::move(answer));
-    });
-  });
-  auto answer = begun ? future.get() : Result<std::string>(fail(begun.error()));
-  if (!answer) return fail(answer.error().within(call_to(proc, port)));
-  return answer;
-}
-
-void Connection::call_async(const ProcId& proc, std::uint32_t port, std::string_view body,
-                            std::chrono::milliseconds deadline,
-                            const std::shared_ptr<AsyncCall>& call) {
-  const auto to = Destination::to(proc);
-  const auto fill = [call, proc, port](Result<std::string> answer) {
-    if (!answer) answer = fail(answer.error().within(call_to(proc, port)));
-    call->fill(0, std::move(answer));
-  };
-  core_.visit([&] {
-    auto* const bus = gateway_.bus();
-    if (bus == nullptr) return fill(fail(gateway_.closed_error()));
-    call->begin(*bus, [&]() -> std::uint64_t {
-      const auto id = begin_call(proc, to, port, body, deadline, fill);
-      if (!id) fill(fail(id.error()));
-      return id.value_or(0);
-    });
-  });
-}
-
-Result<void> Connection::cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body) {
-  auto sent = core_.visit([&]() -> Result<void> {
-    auto* const bus = gateway_.bus();
-    if (bus == nullptr) return fail(gateway_.closed_error());
-    const auto plan = plans_.get(to);
-    if (!plan) return fail(plan.error());
-    auto cast = bus->cast(**plan, port, body);
-    core_.sender().see_off(*bus, /*is_urgent=*/!cast);
-    return cast;
-  });
-  if (!sent)
-    return fail(
-        sent.error().within("cast to " + to.mesh().to_string() + ", port " + std::to_string(port)));
-  return sent;
-}
-
-Result<Connection::Prepared> Connection::prepare(const ProcMeshRef& to) {
-  if (gateway_.bus() == nullptr) return fail(gateway_.closed_error());
-  auto plan = plans_.get(to);
-  if (!plan) return fail(plan.error());
-  Prepared prepared{std::move(*plan), {}};
-  const auto is_lost = [this](const HostAddr& host) { return hosts_.loss_of(host).has_value(); };
-  if (std::none_of(to.hosts().begin(), to.hosts().end(), is_lost)) return prepared;
-  for (std::uint64_t ordinal = 0; ordinal < to.num_ranks(); ++ordinal) {
-    const auto proc = to.proc_at(ordinal);
-    if (auto loss = proc ? hosts_.loss_of(proc->host()) : std::nullopt)
-      prepared.losses.emplace(ordinal, std::move(*loss));
-  }
-  return prepared;
-}
-
-std::uint64_t Connection::begin_call_all(const Prepared& prepared, std::uint32_t port,
-                                         std::string_view body, std::chrono::milliseconds deadline,
-                                         Bus::CastAnswer answer) {
-  auto* const bus = gateway_.bus();
-  for (const auto& [ordinal, loss] : prepared.losses) answer(ordinal, fail(loss));
-  const auto id = bus->cast_call(prepared.plan, port, body, clamp(deadline),
-                                 [this, losses = prepared.losses, answer = std::move(answer)](
-                                     std::uint64_t ordinal, Result<std::string> result) {
-                                   if (losses.contains(ordinal)) return;
-                                   if (!result)
-                                     result = fail(gateway_.status().explain(result.error()));
-                                   answer(ordinal, std::move(result));
-                                 });
-  core_.sender().see_off(*bus, /*is_urgent=*/true);
-  return id;
-}
-
-Result<CastAnswers::Answers> Connection::call_all(const ProcMeshRef& to, std::uint32_t port,
-                                                  std::string_view body,
-                                                  std::chrono::milliseconds deadline) {
-  auto answers = std::make_shared<CastAnswers>(to.num_ranks());
-  auto future = answers->get_future();
-  const auto asked = core_.visit([&]() -> Result<void> {
-    const auto prepared = prepare(to);
-    if (!prepared) return fail(prepared.error());
-    begin_call_all(*prepared, port, body, deadline,
-                   [answers](std::uint64_t ordinal, Result<std::string> answer) {
-                     answers->fill(ordinal, std::move(answer));
-                   });
-    return {};
-  });
-  if (!asked) return fail(asked.error().within(call_to(to, port)));
-  answers.reset();
-  return future.get();
-}
-
-void Connection::call_all_async(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
-                                std::chrono::milliseconds deadline,
-                                const std::shared_ptr<AsyncCall>& call) {
-  core_.visit([&] {
-    const auto prepared = prepare(to);
-    if (!prepared) return call->fail_all(prepared.error().within(call_to(to, port)));
-    call->begin(*gateway_.bus(), [&] {
-      return begin_call_all(*prepared, port, body, deadline,
-                            [call](std::uint64_t ordinal, Result<std::string> answer) {
-                              call->fill(ordinal, std::move(answer));
-                            });
-    });
-  });
 }
 
 }  // namespace meshbus

@@ -11,12 +11,12 @@
 #include <utility>
 #include <vector>
 
+#include "client/src/calls.h"
 #include "client/src/gateway/gateway.h"
 #include "client/src/gateway/host_monitor.h"
 #include "client/src/gateway/update_router.h"
 #include "client/src/gateway/upkeep.h"
 #include "common/bus/bus.h"
-#include "common/bus/cast.h"
 #include "meshbus/accumulation.h"
 #include "meshbus/address.h"
 #include "wire/forward.h"
@@ -24,7 +24,6 @@
 namespace meshbus {
 
 class Accumulating;
-class AsyncCall;
 class ContextCore;
 
 /// A launcher's way to a set of hosts: sends and asks through its Gateway, which an Upkeep keeps
@@ -52,23 +51,13 @@ class Connection {
   template <typename NativeBody>
   Answer ask(const Destination& to, NativeBody body, std::chrono::milliseconds deadline) {
     auto shared = std::make_shared<NativeBody>(std::move(body));
-    const auto limit = clamp(deadline);
+    const auto limit = Calls::clamp(deadline);
     return ask_with([to, shared, limit](Bus& bus, Bus::Answer answer) {
       bus.request(to, std::move(*shared), limit, std::move(answer));
     });
   }
-  Result<std::string> call(const ProcId& proc, std::uint32_t port, std::string_view body,
-                           std::chrono::milliseconds deadline);
-  /// The same without waiting: `call` gets the answer.
-  void call_async(const ProcId& proc, std::uint32_t port, std::string_view body,
-                  std::chrono::milliseconds deadline, const std::shared_ptr<AsyncCall>& call);
-  Result<void> cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body);
-  /// By ordinal.
-  Result<CastAnswers::Answers> call_all(const ProcMeshRef& to, std::uint32_t port,
-                                        std::string_view body, std::chrono::milliseconds deadline);
-  /// The same without waiting: `call` gets the answers.
-  void call_all_async(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
-                      std::chrono::milliseconds deadline, const std::shared_ptr<AsyncCall>& call);
+  /// Calls and casts.
+  Calls& calls() noexcept { return calls_; }
   /// `body`: as that of a call. The hosts know the reducer.
   Result<Accumulation> accumulate(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
                                   Reducer reducer, const AccumulateOptions& options);
@@ -93,21 +82,6 @@ class Connection {
  private:
   using Asker = std::function<void(Bus&, Bus::Answer)>;
 
-  static std::chrono::milliseconds clamp(std::chrono::milliseconds deadline);
-  /// What of a call to all ranks of a view is known before it is sent.
-  struct Prepared {
-    std::shared_ptr<const CastPlan> plan;
-    /// Ranks on hosts that are proved lost answer nothing; by ordinal.
-    std::map<std::uint64_t, Error> losses;
-  };
-  /// Within a visit or a turn. Errors: host_unreachable, and those of the view.
-  Result<Prepared> prepare(const ProcMeshRef& to);
-  /// Within a visit or a turn; errors as prepare(). The call leaves at once.
-  Result<std::uint64_t> begin_call(const ProcId& proc, const Destination& to, std::uint32_t port,
-                                   std::string_view body, std::chrono::milliseconds deadline,
-                                   Bus::CallAnswer answer);
-  std::uint64_t begin_call_all(const Prepared& prepared, std::uint32_t port, std::string_view body,
-                               std::chrono::milliseconds deadline, Bus::CastAnswer answer);
   Gateway::Events make_events();
   Answer ask_with(Asker asker);
   /// A message for a port of this launcher.
@@ -119,7 +93,7 @@ class Connection {
   HostMonitor hosts_;
   UpdateRouter updates_;
   Upkeep upkeep_;
-  CastPlans plans_;
+  Calls calls_;
   /// By ticket.
   std::map<std::uint64_t, std::shared_ptr<Accumulating>> accumulating_;
 };

@@ -23,7 +23,7 @@ Result<std::string> Context::call(const ProcId& proc, std::uint32_t port, std::s
   if (auto fine = check_owner(core_); !fine) return fail(fine.error());
   const auto connection = core_->find_connection(core_, proc.host());
   if (!connection) return fail(connection.error());
-  return (*connection)->call(proc, port, body, deadline);
+  return (*connection)->calls().call(proc, port, body, deadline);
 }
 
 void Context::call_async(const ProcId& proc, std::uint32_t port, std::string_view body,
@@ -36,7 +36,7 @@ void Context::call_async(const ProcId& proc, std::uint32_t port, std::string_vie
   call->watch(std::move(options.stop));
   const auto connection = core_->find_connection(core_, proc.host());
   if (!connection) return call->fail_all(connection.error());
-  (*connection)->call_async(proc, port, body, options.deadline, call);
+  (*connection)->calls().call_async(proc, port, body, options.deadline, call);
 }
 
 Result<void> Context::send(const ProcId& proc, std::uint32_t port, std::string_view body) {
@@ -54,7 +54,7 @@ Result<void> Context::cast(const ProcMeshRef& to, std::uint32_t port, std::strin
   if (to.num_ranks() == 0) return {};
   const auto connection = core_->find_connection(core_, to.proc_at(0)->host());
   if (!connection) return fail(connection.error());
-  return (*connection)->cast(to, port, body);
+  return (*connection)->calls().cast(to, port, body);
 }
 
 Result<std::vector<Result<std::string>>> Context::call(const ProcMeshRef& to, std::uint32_t port,
@@ -64,7 +64,7 @@ Result<std::vector<Result<std::string>>> Context::call(const ProcMeshRef& to, st
   if (to.num_ranks() == 0) return std::vector<Result<std::string>>();
   const auto connection = core_->find_connection(core_, to.proc_at(0)->host());
   if (!connection) return fail(connection.error());
-  return (*connection)->call_all(to, port, body, deadline);
+  return (*connection)->calls().call_all(to, port, body, deadline);
 }
 
 void Context::call_async(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
@@ -76,7 +76,7 @@ void Context::call_async(const ProcMeshRef& to, std::uint32_t port, std::string_
   call->watch(std::move(options.stop));
   const auto connection = core_->find_connection(core_, to.proc_at(0)->host());
   if (!connection) return call->fail_all(connection.error());
-  (*connection)->call_all_async(to, port, body, options.deadline, call);
+  (*connection)->calls().call_all_async(to, port, body, options.deadline, call);
 }
 
 Result<std::vector<Result<std::vector<ProcSetting>>>> Context::ask_settings(

@@ -1,7 +1,5 @@
 #include "client/src/context_core.h"
 
-#include <unistd.h>
-
 #include "common/base/masked_thread.h"
 #include "common/loop/short_slices.h"
 #include "common/security/keys.h"
@@ -9,7 +7,7 @@
 namespace meshbus {
 
 ContextCore::ContextCore(ContextOptions options, Config config)
-    : options_(std::move(options)), config_(std::move(config)), pid_(::getpid()) {
+    : options_(std::move(options)), config_(std::move(config)) {
   zmq_context_.set(zmq::ctxopt::max_sockets, 1024);
   thread_ = start_masked_thread([this] {
     ask_for_short_slices();
@@ -28,7 +26,7 @@ Result<std::shared_ptr<ContextCore>> ContextCore::create(ContextOptions options)
   // The last owner may be a handler, or something that the reactor let go: these cannot wait for
   // their own threads to end.
   const auto end = [](ContextCore* core) {
-    if (core->pid_ != ::getpid())
+    if (!core->process_.is_here())
       return;  // A forked child: its threads are not here; whatever they held stays untouched.
     if (core->is_reactor_thread() || core->handlers_.is_here()) {
       start_masked_thread([core] { delete core; }).detach();
@@ -59,9 +57,10 @@ ContextCore::~ContextCore() {
 }
 
 Result<void> ContextCore::check_process() const {
-  if (forks_ == count_forks()) return {};
+  if (process_.is_here()) return {};
   return fail(ErrorCode::refused, "a Context cannot be used after fork(): it belongs to process " +
-                                      std::to_string(pid_) + "; make a new one in the child");
+                                      std::to_string(process_.pid()) +
+                                      "; make a new one in the child");
 }
 
 Result<void> ContextCore::check_may_wait() const {
@@ -71,19 +70,8 @@ Result<void> ContextCore::check_may_wait() const {
               "this call waits for the Context's own thread, and came from it");
 }
 
-void ContextCore::set_way(const HostAddr& host, Way way) {
-  const std::lock_guard lock(ways_mutex_);
-  ways_.insert_or_assign(host, std::move(way));
-}
-
-ContextCore::Way ContextCore::way_to(const HostAddr& host) const {
-  const std::lock_guard lock(ways_mutex_);
-  const auto found = ways_.find(host);
-  return found == ways_.end() ? Way() : found->second;
-}
-
 void ContextCore::reach(const HostAddr& host, Session::Options& session) const {
-  const auto way = way_to(host);
+  const auto way = ways_.find(host);
   const auto at = way.socket.value_or(host);
   session.endpoint = at.zmq_endpoint();
   session.keys = keys_for(KeyDirectory::find(config_), at);
@@ -118,27 +106,24 @@ ConnectionUse ContextCore::connect_to_nobody(const std::shared_ptr<ContextCore>&
 Result<ConnectionUse> ContextCore::find_connection(const std::shared_ptr<ContextCore>& self,
                                                    const HostAddr& host) {
   return visit([&]() -> Result<ConnectionUse> {
-    auto* const best = best_connection(host).connection;
-    if (best == nullptr) return fail(no_way_to(host));
-    return ConnectionUse(self, best);
+    const auto best = best_connection(host);
+    if (!best) return fail(best.error());
+    return ConnectionUse(self, best->connection);
   });
 }
 
-ContextCore::BestConnection ContextCore::best_connection(const HostAddr& host) const {
+Result<ContextCore::BestConnection> ContextCore::best_connection(const HostAddr& host) const {
   BestConnection best;
   for (const auto& [connection, owned] : connections_) {
     if (!connection->gateway().is_open()) continue;
-    if (connection->gateway().host() == host) return {connection, true};
+    if (connection->gateway().host() == host) return BestConnection{connection, true};
     const bool is_known = connection->hosts().knows(host);
     if (best.connection == nullptr || (is_known && !best.is_known)) best = {connection, is_known};
   }
-  return best;
-}
-
-Error ContextCore::no_way_to(const HostAddr& host) {
-  return {ErrorCode::unroutable, "no way to " + host.to_string() +
-                                     ": this Context has no host mesh; attach to one or start one "
-                                     "first"};
+  if (best.connection != nullptr) return best;
+  return fail(ErrorCode::unroutable,
+              "no way to " + host.to_string() +
+                  ": this Context has no host mesh; attach to one or start one first");
 }
 
 void ContextCore::flush() {

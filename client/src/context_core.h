@@ -1,7 +1,5 @@
 #pragma once
 
-#include <sys/types.h>
-
 #include <chrono>
 #include <cstdint>
 #include <future>
@@ -17,6 +15,7 @@
 
 #include "client/src/connection.h"
 #include "client/src/handler_thread.h"
+#include "client/src/host_ways.h"
 #include "client/src/message_sender.h"
 #include "client/src/returned_messages.h"
 #include "common/base/forks.h"
@@ -76,17 +75,8 @@ class ContextCore {
   /// Within a visit or a turn: what all connections have queued leaves, as far as it goes now.
   void flush();
 
-  /// How to come to a host, where its address alone does not say it.
-  struct Way {
-    /// The socket of a host of this user on this machine, whatever address it is known by.
-    std::optional<HostAddr> socket;
-    /// Keys that are in no file.
-    std::optional<CurveKeys> keys;
-  };
-  /// Any thread. For the connections that are made from now on.
-  void set_way(const HostAddr& host, Way way);
-  /// Any thread.
-  Way way_to(const HostAddr& host) const;
+  HostWays& ways() noexcept { return ways_; }
+  const HostWays& ways() const noexcept { return ways_; }
   /// Any thread. Writes into the options of a session how to come to the broker of that host.
   void reach(const HostAddr& host, Session::Options& session) const;
 
@@ -96,12 +86,11 @@ class ContextCore {
   /// A connection that was never open: for meshes without a host.
   ConnectionUse connect_to_nobody(const std::shared_ptr<ContextCore>& self);
   struct BestConnection {
-    Connection* connection = nullptr;  ///< Null: there is no way to that host.
-    bool is_known = false;             ///< It knows that host.
+    Connection* connection = nullptr;
+    bool is_known = false;  ///< It knows that host.
   };
-  /// Within a visit or a turn.
-  BestConnection best_connection(const HostAddr& host) const;
-  static Error no_way_to(const HostAddr& host);
+  /// Within a visit or a turn. Errors: unroutable.
+  Result<BestConnection> best_connection(const HostAddr& host) const;
   /// A connection through which that host can be asked. Errors: unroutable when this Context has no
   /// host mesh.
   Result<ConnectionUse> find_connection(const std::shared_ptr<ContextCore>& self,
@@ -118,15 +107,13 @@ class ContextCore {
 
   ContextOptions options_;
   Config config_;
-  pid_t pid_;
-  const unsigned forks_ = count_forks();
+  const OwnProcess process_;
   zmq::context_t zmq_context_{1};
   Reactor reactor_;
   /// Reactor thread.
   std::map<Connection*, std::unique_ptr<Connection>> connections_;
   bool closing_ = false;
-  mutable std::mutex ways_mutex_;
-  std::map<HostAddr, Way> ways_;  // guarded by ways_mutex_
+  HostWays ways_;
   HandlerThread handlers_;
   ReturnedMessages returned_{handlers_, options_.on_returned};
   MessageSender sender_{*this};

@@ -63,14 +63,14 @@ Result<void> MessageSender::send_by_visit(const ProcId& to, std::uint32_t port, 
                                           const SharedBody* shared) {
   auto destination = Destination::to(to);
   return core_.visit([&]() -> Result<void> {
-    const auto [connection, is_known] = core_.best_connection(to.host());
-    if (connection == nullptr) return fail(ContextCore::no_way_to(to.host()));
-    Bus& bus = *connection->gateway().bus();
+    const auto way = core_.best_connection(to.host());
+    if (!way) return fail(way.error());
+    Bus& bus = *way->connection->gateway().bus();
     auto sent = shared != nullptr ? bus.send(destination, port, *shared)
                                   : bus.send(destination, port, body);
     see_off(bus, /*is_urgent=*/!sent);
     // A better way may be found to a host that no connection knows.
-    if (is_known)
+    if (way->is_known)
       route_to(to) = {to,
                       number_,
                       routes_.load(std::memory_order_relaxed),

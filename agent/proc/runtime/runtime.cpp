@@ -63,6 +63,7 @@ Runtime::Runtime(Bootstrap bootstrap, ProcProgram program, Kind kind, std::funct
              {.on_ready = [this] { on_ready(); },
               .on_away = [this](const std::string& line) { end_now(kExitAway, line); }}),
       work_(kWorkLimits),
+      taken_(reactor_, runs_, [this](const wire::Envelope& envelope) { bus_->taken(envelope); }),
       actors_(reactor_, proc_, bootstrap_.proc, program_.actor_types_, program_.actor_threads_,
               make_outside()),
       stop_is_watched_(program_.on_stop_ || !program_.main_) {
@@ -276,13 +277,13 @@ Bus::Events Runtime::make_events() {
     on_undelivered(envelope, error);
   };
   events.when_taken = [this](std::function<void()> then) {
-    tell_taken();
+    taken_.tell();
     if (runs_.untaken() == 0) return then();
     // Behind what waits for the handlers.
     close_run();
     work_.push_last([this, then = std::move(then)] {
       reactor_.post([this, then] {
-        tell_taken();
+        taken_.tell();
         then();
       });
     });
@@ -382,7 +383,7 @@ void Runtime::leave(Reactor::Time give_up, std::function<void()> then) {
                    [this, give_up, then = std::move(then)] { leave(give_up, then); });
     return;
   }
-  if (!is_cut_) tell_taken();
+  if (!is_cut_) taken_.tell();
   bus_->close("the process ends", kFlushLimit);
   then();
 }

@@ -24,6 +24,7 @@
 #include "agent/proc/runtime/message_run.h"
 #include "agent/proc/runtime/stop_sequence.h"
 #include "agent/proc/runtime/stop_signals.h"
+#include "agent/proc/runtime/taken_reports.h"
 #include "common/base/forks.h"
 #include "common/base/log.h"
 #include "common/bus/bus.h"
@@ -146,10 +147,6 @@ class Runtime {
   /// Errors: refused (after fork), too_large.
   Result<std::shared_ptr<const CastPlan>> plan_cast(const ProcMeshRef& to, std::size_t bytes);
   void on_undelivered(const wire::Envelope& envelope, const Error& error);
-  /// Acknowledges the messages that the handlers' thread has taken. Whether there were any.
-  bool tell_taken();
-  /// The same after that time, and again until all of them are taken.
-  void look_again(std::chrono::milliseconds interval);
   /// On the handlers' thread: a call.
   void handle(const ProcProgram::Handler& handler, const wire::Envelope& envelope,
               const wire::CallHeader& header, const Incoming& incoming);
@@ -213,7 +210,7 @@ class Runtime {
   WorkQueue work_;
   /// Messages that the handlers' thread has, or will have. Reactor's thread, like what follows.
   MessageRuns runs_;
-  Reactor::TimerId taken_timer_ = 0;
+  TakenReports taken_;
   /// Messages that came back and wait for the handlers' thread.
   std::atomic<std::size_t> returns_{0};
   ActorSystem actors_;

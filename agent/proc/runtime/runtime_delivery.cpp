@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <exception>
 #include <string>
 #include <utility>
@@ -15,11 +14,6 @@ namespace {
 
 /// Messages that came back and wait for on_undelivered.
 constexpr std::size_t kMostReturns = 65'536;
-/// A message that the handlers' thread has taken is told of after this time at the latest, however
-/// long its handler runs.
-constexpr std::chrono::milliseconds kTakenInterval{50};
-/// The longest time between two looks at a handler that takes nothing more meanwhile.
-constexpr std::chrono::milliseconds kLongestInterval{800};
 constexpr const char* kNoException = "an exception that is no std::exception";
 
 void log_thrown(std::uint32_t port, const char* what) {
@@ -96,34 +90,14 @@ void Runtime::close_run() {
   const bool is_taken = work_.push(run->bytes(), run->size(), [this, run] {
     run->run([this](const MessageRun::Message& message) { handle_message(message); });
     // If this is the last work, this very thread turns the reactor next, and tells.
-    if (work_.is_last()) reactor_.post_quietly([this] { tell_taken(); });
+    if (work_.is_last()) reactor_.post_quietly([this] { taken_.tell(); });
   });
   if (!is_taken) {
     runs_.drop_last();
     for (const auto& message : run->messages()) bus_->give_back(message.envelope, is_behind());
-  } else if (taken_timer_ == 0) {
-    look_again(kTakenInterval);
+  } else {
+    taken_.watch();
   }
-}
-
-void Runtime::look_again(std::chrono::milliseconds interval) {
-  taken_timer_ = reactor_.after(interval, [this, interval] {
-    taken_timer_ = 0;
-    // A handler that runs for long is looked at less and less often.
-    const bool is_going_on = tell_taken();
-    if (runs_.untaken() > 0)
-      look_again(is_going_on ? kTakenInterval : std::min(2 * interval, kLongestInterval));
-  });
-}
-
-bool Runtime::tell_taken() {
-  bool has_told = false;
-  runs_.tell_taken([&](const wire::Envelope& envelope) {
-    has_told = true;
-    bus_->taken(envelope);
-  });
-  if (runs_.untaken() == 0) reactor_.cancel(std::exchange(taken_timer_, 0));
-  return has_told;
 }
 
 void Runtime::add_call(const ProcProgram::Handler& handler, const Bus::Delivery& delivery,

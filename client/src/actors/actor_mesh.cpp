@@ -126,7 +126,7 @@ Result<RankAnswers> ActorView::call(const MessageType& type, std::string_view bo
                                     milliseconds deadline) const {
   if (auto fine = check_owner(impl_); !fine) return fail(fine.error());
   if (size() == 0) return RankAnswers();
-  auto answers = impl_->connection().call_all(ref_.procs(), actor_port(ref_.name()),
+  auto answers = impl_->connection().calls().call_all(ref_.procs(), actor_port(ref_.name()),
                                               encode_actor_body(type, 0, body), deadline);
   if (!answers) return fail(answers.error().within(message_to(ref_, type)));
   return answers;
@@ -138,7 +138,7 @@ void ActorView::call_async(const MessageType& type, std::string_view body, Async
   if (size() == 0) return;
   const auto call = std::make_shared<AsyncCall>(impl_->core(), size(), std::move(handler));
   call->watch(std::move(options.stop));
-  impl_->connection().call_all_async(ref_.procs(), actor_port(ref_.name()),
+  impl_->connection().calls().call_all_async(ref_.procs(), actor_port(ref_.name()),
                                      encode_actor_body(type, 0, body), options.deadline, call);
 }
 
@@ -183,7 +183,7 @@ Result<Accumulation> ActorView::accumulate_here(const MessageType& type, std::st
 Result<void> ActorView::send(const MessageType& type, std::string_view body) const {
   if (auto fine = check_owner(impl_); !fine) return fine;
   if (size() == 0) return {};
-  const auto sent = impl_->connection().cast(ref_.procs(), actor_port(ref_.name()),
+  const auto sent = impl_->connection().calls().cast(ref_.procs(), actor_port(ref_.name()),
                                              encode_actor_body(type, 0, body));
   if (!sent) return fail(sent.error().within(message_to(ref_, type)));
   return {};

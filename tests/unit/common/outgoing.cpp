@@ -125,7 +125,7 @@ TEST_CASE("turn_lock: is handed over in the order in which threads ask for it") 
       std::this_thread::yield();
   }
   turns.unlock();
-  // Whoever waits goes first, however fast this thread comes again.
+  // Waiting threads go first, however fast this one comes again.
   turns.lock();
   CHECK(order == std::vector<int>{0, 1, 2});
   turns.unlock();
