@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <csignal>
 #include <filesystem>
 #include <iterator>
 #include <map>
@@ -61,8 +62,8 @@ class Answers {
   std::size_t count_ = 0;
 };
 
-struct Ranks {
-  explicit Ranks(const std::string& ranks = "gpu=2")
+struct Served {
+  explicit Served(const std::string& ranks = "gpu=2")
       : context(must(Context::create())),
         hosts(must(HostMesh::process(context, extent("host=1"), of_this_build()))) {
     mesh.emplace(
@@ -89,7 +90,7 @@ std::ptrdiff_t count_threads() {
 TEST_CASE(
     "client: 10,000 asynchronous calls are open at once without a thread each, and every handler "
     "is called once") {
-  Ranks ranks;
+  Served ranks;
   constexpr std::size_t kCalls = 10'000;
   must(ranks.proc(0).call(ranks.context, 1, ""));
   Answers answers;
@@ -105,7 +106,7 @@ TEST_CASE(
 }
 
 TEST_CASE("client: an asynchronous call tells its handler what a call returns") {
-  Ranks ranks;
+  Served ranks;
   Answers answers;
   ranks.proc(0).call_async(ranks.context, 99, "", {}, answers.one(0));
   ranks.proc(0).call_async(ranks.context, 3, "boom", {}, answers.one(1));
@@ -138,7 +139,7 @@ TEST_CASE("client: an asynchronous call tells its handler what a call returns") 
 }
 
 TEST_CASE("client: an asynchronous call to a view is answered rank by rank, as each one answers") {
-  Ranks ranks("gpu=4");
+  Served ranks("gpu=4");
   Answers answers;
   const auto ref = ranks.mesh->ref();
   ranks.context.call_async(ref, 13, "", {}, answers.all());
@@ -156,7 +157,7 @@ TEST_CASE("client: an asynchronous call to a view is answered rank by rank, as e
 }
 
 TEST_CASE("client: a cancelled call ends at once, lets its handler go, and no answer follows") {
-  Ranks ranks;
+  Served ranks;
   REQUIRE(ranks.mesh->signal({RankBlock{0, 1}}, SIGSTOP).has_value());
   Answers answers;
   std::stop_source source;
@@ -186,7 +187,7 @@ TEST_CASE("client: a cancelled call ends at once, lets its handler go, and no an
 
 TEST_CASE(
     "client: calls are cancelled by many threads while their answers come: one or the other") {
-  Ranks ranks;
+  Served ranks;
   constexpr std::size_t kCalls = 2000;
   Answers answers;
   std::vector<std::stop_source> sources(kCalls);
@@ -219,7 +220,7 @@ TEST_CASE("client: calls that are open when the launcher leaves are of unknown f
   Answers answers;
   constexpr std::size_t kCalls = 100;
   {
-    Ranks ranks;
+    Served ranks;
     REQUIRE(ranks.mesh->signal({RankBlock{0, 1}}, SIGSTOP).has_value());
     for (std::size_t i = 0; i < kCalls; ++i)
       ranks.proc(0).call_async(ranks.context, 1, "", {.deadline = forever}, answers.one(i));
