@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "cli/bench_command.h"
+#include "cli/help/completion_command.h"
+#include "cli/help/help_command.h"
 #include "cli/hosts/config_command.h"
 #include "cli/hosts/context_command.h"
 #include "cli/hosts/drain_command.h"
@@ -82,6 +84,8 @@ void add_all(CLI::App& app, Commands& commands) {
   add_mesh(app, commands);
   add_tap(app, commands);
   add_bench(app, commands);
+  add_help(app, commands);
+  add_completion(app, commands);
   add_version(app, commands);
 }
 

@@ -1,18 +1,24 @@
-# What `cmake --install` puts where, and how others find it: find_package(meshbus) and pkg-config. The tree that is installed may be moved.
+# What `cmake --install` puts where, and how others find it: find_package(meshbus) and pkg-config. The tree that is
+# installed may be moved.
 #
 #   bin/                     the programs; they find each other beside themselves
 #   include/meshbus/         the public headers
-#   lib/                     libmeshbus_client: launchers. libmeshbus_proc: programs that are mesh procs, nothing but libzmq and FlatBuffers
-#                            below it. libmeshbus_local: both, and hosts inside of a launcher. Static libraries come with those that they
-#                            consist of; with BUILD_SHARED_LIBS they are three shared ones, each whole in itself: a program links client,
-#                            or proc, or both, or local alone. Our own programs are linked statically either way.
+#   lib/                     libmeshbus_client: launchers. libmeshbus_proc: programs that are mesh procs;
+#                            it needs nothing but libzmq and FlatBuffers. libmeshbus_local: both, and hosts
+#                            inside of a launcher. Static libraries come with those that they consist of.
+#                            With BUILD_SHARED_LIBS they are three shared ones, each whole in itself: a
+#                            program links client, or proc, or both, or local alone. Our own programs are
+#                            linked statically either way.
 #   lib/cmake, lib/pkgconfig how others find these
 #   share/meshbus/schemas/   the protocol
+#   share/man/, share/bash-completion/, share/zsh/, share/fish/
+#                            manual pages of all commands, and completions
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 option(BUILD_SHARED_LIBS "install shared libraries instead of static ones" OFF)
 
-# meshbus_shared(NAME PARTS ... LINKS ...): what is to be installed as libmeshbus_NAME.so, made of the objects of static libraries.
+# meshbus_shared(NAME PARTS ... LINKS ...): what is to be installed as libmeshbus_NAME.so, made of the objects of static
+# libraries.
 function(meshbus_shared name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "PARTS;LINKS")
   list(TRANSFORM arg_PARTS REPLACE "(.+)" "$<TARGET_OBJECTS:meshbus_\\1>" OUTPUT_VARIABLE objects)
@@ -24,9 +30,10 @@ function(meshbus_shared name)
   if(MESHBUS_SANITIZE)
     target_link_options(meshbus_${name}_shared PRIVATE -fsanitize=${MESHBUS_SANITIZE})
   endif()
-  set_target_properties(meshbus_${name}_shared PROPERTIES OUTPUT_NAME meshbus_${name} EXPORT_NAME ${name} LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/shared.map
+  set_target_properties(meshbus_${name}_shared PROPERTIES
+    OUTPUT_NAME meshbus_${name} EXPORT_NAME ${name} LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/shared.map
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib LINKER_LANGUAGE CXX
-    # Before 1.0 any release may change what the libraries look like to who links them.
+    # Before 1.0 any release may change what the libraries look like to programs that link them.
     VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 endfunction()
 
@@ -50,22 +57,29 @@ endforeach()
 install(TARGETS ${installed_libraries} EXPORT meshbusTargets INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS meshbus meshbus-broker meshbus-agent meshbus-keeper meshbus-controller)
 foreach(folder mesh common client client/local agent/proc)
-  install(DIRECTORY ${PROJECT_SOURCE_DIR}/${folder}/include/meshbus DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/${folder}/include/meshbus
+    DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 endforeach()
 file(GLOB schema_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/schemas/*.fbs)
 install(FILES ${schema_files} DESTINATION ${CMAKE_INSTALL_DATADIR}/meshbus/schemas)
+# Where only some targets were built there are none.
+install(DIRECTORY ${PROJECT_BINARY_DIR}/share/ DESTINATION ${CMAKE_INSTALL_DATADIR} OPTIONAL
+  PATTERN made EXCLUDE)
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 # find_package(meshbus [COMPONENTS client proc local]) gives meshbus::client, meshbus::proc and meshbus::local.
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/meshbus)
 install(EXPORT meshbusTargets NAMESPACE meshbus:: DESTINATION ${package_folder})
-configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/meshbusConfig.cmake.in ${PROJECT_BINARY_DIR}/meshbusConfig.cmake
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/meshbusConfig.cmake.in
+  ${PROJECT_BINARY_DIR}/meshbusConfig.cmake
   INSTALL_DESTINATION ${package_folder} NO_SET_AND_CHECK_MACRO)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/meshbusConfigVersion.cmake COMPATIBILITY SameMinorVersion)
-install(FILES ${PROJECT_BINARY_DIR}/meshbusConfig.cmake ${PROJECT_BINARY_DIR}/meshbusConfigVersion.cmake DESTINATION ${package_folder})
+install(FILES ${PROJECT_BINARY_DIR}/meshbusConfig.cmake
+  ${PROJECT_BINARY_DIR}/meshbusConfigVersion.cmake DESTINATION ${package_folder})
 
-# pkg-config meshbus-client, meshbus-proc, meshbus-local. What static libraries need is everybody's to link, so it stands in Libs: no --static is needed, and
-# with it one does not get what Debian's libzmq.pc adds then, which cannot be linked.
+# pkg-config meshbus-client, meshbus-proc, meshbus-local. What static libraries need is everybody's to link, so it
+# stands in Libs: no --static is needed, and with it one does not get what Debian's libzmq.pc adds then, which cannot be
+# linked.
 file(RELATIVE_PATH pc_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 function(meshbus_pkgconfig name description libs)
   if(BUILD_SHARED_LIBS)
@@ -74,8 +88,13 @@ function(meshbus_pkgconfig name description libs)
   configure_file(${PROJECT_SOURCE_DIR}/cmake/meshbus.pc.in ${PROJECT_BINARY_DIR}/meshbus-${name}.pc @ONLY)
   install(FILES ${PROJECT_BINARY_DIR}/meshbus-${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 endfunction()
-meshbus_pkgconfig(client "Launches, addresses and supervises meshes of processes"
-  " -lmeshbus_config -lmeshbus_common -lmeshbus_mesh -lPocoUtil -lPocoFoundation -lspdlog -lfmt -lflatbuffers -lzmq -pthread")
-meshbus_pkgconfig(proc "For programs that are processes of a mesh" " -lmeshbus_common -lmeshbus_mesh -lflatbuffers -lzmq -pthread")
-meshbus_pkgconfig(local "Launchers with hosts and procs inside of their own process"
-  " -lmeshbus_client -lmeshbus_proc -lmeshbus_broker -lmeshbus_host_agent -lmeshbus_keeper -lmeshbus_os -lmeshbus_config -lmeshbus_common -lmeshbus_mesh -lPocoUtil -lPocoFoundation -lspdlog -lfmt -lflatbuffers -lzmq -pthread")
+set(base_flags -lmeshbus_common -lmeshbus_mesh)
+set(poco_flags -lPocoUtil -lPocoFoundation -lspdlog -lfmt)
+set(wire_flags -lflatbuffers -lzmq -pthread)
+string(JOIN " " client_flags -lmeshbus_config ${base_flags} ${poco_flags} ${wire_flags})
+string(JOIN " " proc_flags ${base_flags} ${wire_flags})
+string(JOIN " " local_flags -lmeshbus_client -lmeshbus_proc -lmeshbus_broker -lmeshbus_host_agent
+  -lmeshbus_keeper -lmeshbus_os -lmeshbus_config ${base_flags} ${poco_flags} ${wire_flags})
+meshbus_pkgconfig(client "Launches, addresses and supervises meshes of processes" " ${client_flags}")
+meshbus_pkgconfig(proc "For programs that are processes of a mesh" " ${proc_flags}")
+meshbus_pkgconfig(local "Launchers with hosts and procs inside of their own process" " ${local_flags}")

@@ -1,5 +1,5 @@
-# What every target of ours is compiled with. It lives on the interface target meshbus_settings; nothing here is global but the
-# language standard and the output folders.
+# What every target of ours is compiled with. It lives on the interface target meshbus_settings; nothing here is global
+# but the language standard and the output folders.
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
@@ -12,12 +12,14 @@ option(MESHBUS_FUZZ "build the fuzz targets; needs clang" OFF)
 set(MESHBUS_SANITIZE "" CACHE STRING "sanitizers, as in -fsanitize=; empty for none")
 
 add_library(meshbus_settings INTERFACE)
-target_compile_options(meshbus_settings INTERFACE -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wnon-virtual-dtor)
+target_compile_options(meshbus_settings INTERFACE -Wall -Wextra -Wpedantic -Wconversion
+  -Wsign-conversion -Wshadow -Wnon-virtual-dtor)
 if(MESHBUS_WERROR)
   target_compile_options(meshbus_settings INTERFACE -Werror)
 endif()
 if(MESHBUS_SANITIZE)
-  target_compile_options(meshbus_settings INTERFACE -fsanitize=${MESHBUS_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_compile_options(meshbus_settings INTERFACE -fsanitize=${MESHBUS_SANITIZE}
+    -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(meshbus_settings INTERFACE -fsanitize=${MESHBUS_SANITIZE})
 endif()
 if(MESHBUS_FUZZ)
@@ -33,8 +35,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   target_compile_options(meshbus_settings INTERFACE -Wno-deprecated-declarations)
 endif()
 
-# Sources are named from the top of the tree, in debug information and messages alike: what is built does not tell where, and ccache
-# finds what another clone compiled (it passes paths below CCACHE_BASEDIR, which ./dev sets, relative to the build folder).
+# Sources are named from the top of the tree, in debug information and messages alike: what is built does not tell
+# where, and ccache finds what another clone compiled (it passes paths below CCACHE_BASEDIR, which ./dev sets, relative
+# to the build folder).
 file(RELATIVE_PATH up ${CMAKE_BINARY_DIR} ${PROJECT_SOURCE_DIR})
 target_compile_options(meshbus_settings INTERFACE -ffile-prefix-map=${PROJECT_SOURCE_DIR}/= -ffile-prefix-map=${up}=)
 

@@ -1,6 +1,7 @@
-# meshbus_library(NAME SOURCES...): a static library meshbus_NAME with the alias meshbus::NAME.
-# Sources are included by their path from the top of the tree ("common/loop/reactor.h"); public headers, in the folder include/ beside the
-# sources, as "meshbus/name.h". Only what these headers declare is visible outside of a shared library (cmake/Install.cmake).
+# meshbus_library(NAME SOURCES...): a static library meshbus_NAME with the alias meshbus::NAME. Sources are included by
+# their path from the top of the tree ("common/loop/reactor.h"); public headers, in the folder include/ beside the
+# sources, as "meshbus/name.h". Only what these headers declare is visible outside of a shared library
+# (cmake/Install.cmake).
 function(meshbus_library name)
   add_library(meshbus_${name} STATIC ${ARGN})
   add_library(meshbus::${name} ALIAS meshbus_${name})

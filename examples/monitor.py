@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Prints what happens in a broker, as JSON lines: monitor.py SOCKET [TOPIC...]
 
-SOCKET is what `meshbus host` prints as "monitor" (unix:/path), TOPIC the beginning of a topic of schemas/monitor.fbs ("peer", "counters";
-none = all). Needs python3-zmq, python3-flatbuffers and flatc (Debian: apt install python3-zmq python3-flatbuffers flatbuffers-compiler).
-Any ZeroMQ SUB socket in any language can do the same: two parts, the topic and a MonitorEvent.
-"""
+SOCKET is what `meshbus host` prints as "monitor" (unix:/path), TOPIC the beginning of a topic of
+schemas/monitor.fbs ("peer", "counters"; none = all). Needs python3-zmq, python3-flatbuffers and
+flatc (Debian: apt install python3-zmq python3-flatbuffers flatbuffers-compiler). Any ZeroMQ SUB
+socket in any language can do the same: two parts, the topic and a MonitorEvent. """
 import importlib
 import json
 import pathlib
@@ -18,7 +18,16 @@ import zmq
 def load_schema(folder):
     """Lets flatc write the Python classes of the schema, and imports them."""
     schema = pathlib.Path(__file__).resolve().parent.parent / "schemas" / "monitor.fbs"
-    flatc = ["flatc", "--python", "--gen-all", "--gen-onefile", "--gen-object-api", "-o", folder, str(schema)]
+    flatc = [
+        "flatc",
+        "--python",
+        "--gen-all",
+        "--gen-onefile",
+        "--gen-object-api",
+        "-o",
+        folder,
+        str(schema),
+    ]
     subprocess.run(flatc, check=True, stdout=subprocess.DEVNULL)
     sys.path.insert(0, folder)
     return importlib.import_module("monitor_generated")
@@ -45,12 +54,21 @@ def main():
         socket.subscribe(topic)
     with tempfile.TemporaryDirectory() as folder:
         wire = load_schema(folder)
-        kinds = {number: name for name, number in vars(wire.MonitorBody).items() if not name.startswith("_")}
+        kinds = {
+            number: name
+            for name, number in vars(wire.MonitorBody).items()
+            if not name.startswith("_")
+        }
         print("listening", file=sys.stderr, flush=True)
         while True:
             topic, data = socket.recv_multipart()
             event = plain(wire.MonitorEventT.InitFromObj(wire.MonitorEvent.GetRootAs(data, 0)))
-            print(json.dumps({"topic": topic.decode(), "type": kinds[event.pop("bodyType")], **event}), flush=True)
+            print(
+                json.dumps(
+                    {"topic": topic.decode(), "type": kinds[event.pop("bodyType")], **event}
+                ),
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""A peer of a broker in nothing but Python, ZeroMQ and the schemas, as docs/protocol.md describes one:
+"""A peer of a broker in nothing but Python, ZeroMQ and the schemas, as docs/protocol.md describes
+one:
 
     peer.py HOST                            what runs on that host, as one line of JSON per rank
-    peer.py HOST call PROC PORT [TEXT]      calls a port of a mesh proc ("work_3-13Se1Maqzryj") and prints the answer
+peer.py HOST call PROC PORT [TEXT]      calls a port of a mesh proc ("work_3-13Se1Maqzryj") and
+prints the answer
 
-HOST is an address as `meshbus host` prints it: unix:/path (or tcp:HOST:PORT of a host that runs with --insecure). Needs python3-zmq,
-python3-flatbuffers and flatc (Debian: apt install python3-zmq python3-flatbuffers flatbuffers-compiler).
-"""
+HOST is an address as `meshbus host` prints it: unix:/path (or tcp:HOST:PORT of a host that runs
+with --insecure). Needs python3-zmq, python3-flatbuffers and flatc (Debian: apt install python3-zmq
+python3-flatbuffers flatbuffers-compiler). """
 import importlib
 import itertools
 import json
@@ -21,21 +23,30 @@ import time
 import flatbuffers
 import zmq
 
-FRAME = struct.Struct("<HBBHHQ")         # FrameHeader: magic, version, lane, count, flags, credit
-ENVELOPE = struct.Struct("<6Q2I4BI")     # Envelope, in the order of frame.fbs
-CALL = struct.Struct("<QIHH")            # CallHeader: id, deadline_ms, code, reserved
+FRAME = struct.Struct("<HBBHHQ")  # FrameHeader: magic, version, lane, count, flags, credit
+ENVELOPE = struct.Struct("<6Q2I4BI")  # Envelope, in the order of frame.fbs
+CALL = struct.Struct("<QIHH")  # CallHeader: id, deadline_ms, code, reserved
 MAGIC, LAYOUT = 0x424D, 1
-CONTROL, DATA = 0, 1                     # Lane
+CONTROL, DATA = 0, 1  # Lane
 KIND_CONTROL, KIND_CALL, KIND_REPLY, KIND_ERROR = 0, 2, 3, 4
-APART, INLINE_LIMIT, BODY_LIMIT = 1, 32 * 1024, 1024 * 1024
-LIMIT = 10.0                             # seconds to wait for an answer
+DETACHED, INLINE_LIMIT, BODY_LIMIT = 1, 32 * 1024, 1024 * 1024
+LIMIT = 10.0  # seconds to wait for an answer
 ALPHABET = "123456789abcdefghijkmnopqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ"
 
 
 def load_schema(folder):
     """Lets flatc write the Python classes of the schemas, and imports them."""
     schema = pathlib.Path(__file__).resolve().parent.parent / "schemas" / "control.fbs"
-    flatc = ["flatc", "--python", "--gen-all", "--gen-onefile", "--gen-object-api", "-o", folder, str(schema)]
+    flatc = [
+        "flatc",
+        "--python",
+        "--gen-all",
+        "--gen-onefile",
+        "--gen-object-api",
+        "-o",
+        folder,
+        str(schema),
+    ]
     subprocess.run(flatc, check=True, stdout=subprocess.DEVNULL)
     sys.path.insert(0, folder)
     return importlib.import_module("control_generated")
@@ -79,11 +90,17 @@ class Peer:
             raise Failed(f"{host} is no address of a host: unix:/path or tcp:HOST:PORT")
         self.socket = zmq.Context.instance().socket(zmq.DEALER)
         self.socket.setsockopt(zmq.LINGER, 1000)
-        self.socket.setsockopt(zmq.RECONNECT_IVL, 86_400_000)  # ms: a new connection would need a new Hello (not -1: docs/protocol.md)
+        self.socket.setsockopt(
+            zmq.RECONNECT_IVL, 86_400_000
+        )  # ms: a new connection would need a new Hello (not -1: docs/protocol.md)
         self.socket.connect({"unix": "ipc://", "tcp": "tcp://"}[scheme] + rest)
         hello = wire.HelloT()
         hello.version = hello.oldest = 1
-        hello.peer, hello.kind, hello.incarnation = f"{host},{self.name}", wire.PeerKind.launcher, self.incarnation
+        hello.peer, hello.kind, hello.incarnation = (
+            f"{host},{self.name}",
+            wire.PeerKind.launcher,
+            self.incarnation,
+        )
         self.welcome = self.request("Hello", hello, 0, ends_with=wire.Body.Welcome)
 
     def close(self):
@@ -91,7 +108,8 @@ class Peer:
         self.socket.close()
 
     def request(self, name, body, to, ends_with=None):
-        """A control message to that proc (its key; 0 = the broker), and its answer. Hello has no id: its answer is known by its type."""
+        """A control message to that proc (its key; 0 = the broker), and its answer. Hello has no
+        id: its answer is known by its type."""
         number = 0 if ends_with else next(self.ids)
         self.send_control(name, body, to, number)
         for envelope, data in self.receive():
@@ -109,7 +127,13 @@ class Peer:
     def call(self, proc, port, text):
         """A call to a port of a proc of this host: its answer, as bytes."""
         number = next(self.ids)
-        self.send(DATA, KIND_CALL, key_of(f"{self.host},{proc}"), port, CALL.pack(number, int(LIMIT * 1000), 0, 0) + text)
+        self.send(
+            DATA,
+            KIND_CALL,
+            key_of(f"{self.host},{proc}"),
+            port,
+            CALL.pack(number, int(LIMIT * 1000), 0, 0) + text,
+        )
         for envelope, data in self.receive():
             if envelope[8] == KIND_CONTROL:
                 control = self.wire.ControlT.InitFromObj(self.wire.Control.GetRootAs(data, 0))
@@ -117,8 +141,8 @@ class Peer:
                     raise Failed(control.body.detail.decode())
             elif envelope[8] in (KIND_REPLY, KIND_ERROR) and CALL.unpack_from(data)[0] == number:
                 if envelope[8] == KIND_ERROR:
-                    raise Failed(data[CALL.size:].decode(errors="replace"))
-                return data[CALL.size:]
+                    raise Failed(data[CALL.size :].decode(errors="replace"))
+                return data[CALL.size :]
         raise Failed(f"no answer from {proc} within {LIMIT:g} s")
 
     def send_control(self, name, body, to, number):
@@ -133,17 +157,32 @@ class Peer:
         """A frame with one message."""
         if len(body) > BODY_LIMIT:
             raise Failed(f"{len(body)} bytes are too many: a message has {BODY_LIMIT} at most")
-        apart = len(body) > INLINE_LIMIT
-        envelope = ENVELOPE.pack(to, key_of(self.host) if to else 0, 0, 0, 0, next(self.sequence), len(body), port, kind, lane, 0, 0,
-                                 APART if apart else 0)
+        detached = len(body) > INLINE_LIMIT
+        envelope = ENVELOPE.pack(
+            to,
+            key_of(self.host) if to else 0,
+            0,
+            0,
+            0,
+            next(self.sequence),
+            len(body),
+            port,
+            kind,
+            lane,
+            0,
+            0,
+            DETACHED if detached else 0,
+        )
         frame = FRAME.pack(MAGIC, LAYOUT, lane, 1, 0, self.taken) + envelope
-        self.socket.send_multipart([frame, body] if apart else [frame + body + bytes(-len(body) % 8)])
+        self.socket.send_multipart(
+            [frame, body] if detached else [frame + body + bytes(-len(body) % 8)]
+        )
 
     def receive(self):
         """The messages that come until LIMIT, as (envelope, body)."""
         end = time.monotonic() + LIMIT
         while (left := end - time.monotonic()) > 0 and self.socket.poll(left * 1000):
-            packed, *apart = self.socket.recv_multipart()
+            packed, *detached = self.socket.recv_multipart()
             magic, layout, lane, count, flags, _ = FRAME.unpack_from(packed)
             if (magic, layout, flags) != (MAGIC, LAYOUT, 0):
                 raise Failed(f"{self.host} speaks another layout of frames: {layout}")
@@ -152,10 +191,10 @@ class Peer:
                 envelope = ENVELOPE.unpack_from(packed, at)
                 at += ENVELOPE.size
                 length = envelope[6]
-                if envelope[-1] & APART:
-                    body = apart.pop(0)
+                if envelope[-1] & DETACHED:
+                    body = detached.pop(0)
                 else:
-                    body, at = packed[at:at + length], at + length + -length % 8
+                    body, at = packed[at : at + length], at + length + -length % 8
                 if lane == DATA:
                     self.taken += ENVELOPE.size + length
                 yield envelope, body
@@ -163,19 +202,36 @@ class Peer:
 
 def show(peer, wire):
     """ListMeshes of the host's agent, page by page."""
-    states = {number: name for name, number in vars(wire.ProcState).items() if not name.startswith("_")}
+    states = {
+        number: name for name, number in vars(wire.ProcState).items() if not name.startswith("_")
+    }
     request, more = wire.ListMeshesT(), True
     while more:
         answer = peer.request("ListMeshes", request, key_of(peer.host + ",service"))
         for mesh in answer.meshes or []:
             for rank in mesh.ranks or []:
-                print(json.dumps({"mesh": mesh.mesh.decode(), "rank": rank.rank, "state": states[rank.state], "pid": rank.pid}), flush=True)
+                print(
+                    json.dumps(
+                        {
+                            "mesh": mesh.mesh.decode(),
+                            "rank": rank.rank,
+                            "state": states[rank.state],
+                            "pid": rank.pid,
+                        }
+                    ),
+                    flush=True,
+                )
             request.after = mesh.mesh.decode()
         more = answer.more
 
 
 def main():
-    if not (len(sys.argv) == 2 or len(sys.argv) in (5, 6) and sys.argv[2] == "call" and sys.argv[4].isdecimal()):
+    if not (
+        len(sys.argv) == 2
+        or len(sys.argv) in (5, 6)
+        and sys.argv[2] == "call"
+        and sys.argv[4].isdecimal()
+    ):
         print(__doc__, file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory() as folder:
@@ -185,7 +241,9 @@ def main():
             if len(sys.argv) == 2:
                 show(peer, wire)
             else:
-                sys.stdout.buffer.write(peer.call(sys.argv[3], int(sys.argv[4]), "".join(sys.argv[5:]).encode()) + b"\n")
+                sys.stdout.buffer.write(
+                    peer.call(sys.argv[3], int(sys.argv[4]), "".join(sys.argv[5:]).encode()) + b"\n"
+                )
             peer.close()
         except Failed as error:
             print(f"peer.py: {error}", file=sys.stderr)

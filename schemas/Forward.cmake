@@ -1,4 +1,5 @@
-# Writes OUTPUT, a header that declares every enum, struct and table of SCHEMAS, and says which tag of the union Body a table has.
+# Writes OUTPUT, a header that declares every enum, struct and table of SCHEMAS, and says which tag of the union Body a
+# table has.
 #   cmake -DOUTPUT=forward.h "-DSCHEMAS=a.fbs;b.fbs" -P Forward.cmake
 set(enums "")
 set(types "")
@@ -38,7 +39,8 @@ foreach(schema IN LISTS SCHEMAS)
     set(value 0)
     foreach(member IN LISTS members)
       math(EXPR value "${value} + 1")
-      string(APPEND tags "template <>\nstruct BodyTag<${member}> {\n  static constexpr Body value = Body{${value}};\n};\n")
+      string(APPEND tags "template <>\nstruct BodyTag<${member}> {\n")
+      string(APPEND tags "  static constexpr Body value = Body{${value}};\n};\n")
     endforeach()
   endif()
 endforeach()

@@ -61,6 +61,16 @@ bool Commands::has_command(const std::string& verb) const {
   return std::find(with_command_.begin(), with_command_.end(), verb) != with_command_.end();
 }
 
+const CLI::App* find_command(const CLI::App& app, const std::string& name) {
+  const auto found =
+      app.get_subcommands([&](const CLI::App* verb) { return verb->get_name() == name; });
+  return found.empty() ? nullptr : found.front();
+}
+
+std::vector<const CLI::App*> shown_commands(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App* verb) { return !verb->get_group().empty(); });
+}
+
 void add_hosts(CLI::App& verb, HostsSaid& said, const std::string& meaning,
                const std::string& type) {
   const auto add = [&verb](const std::string& flag, std::string& target, const std::string& words,

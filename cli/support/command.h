@@ -56,6 +56,11 @@ class Commands {
   std::vector<std::string> with_command_;
 };
 
+/// The command directly below `app`, or null.
+const CLI::App* find_command(const CLI::App& app, const std::string& name);
+/// Those below `app` that lists show, in the order in which they were added.
+std::vector<const CLI::App*> shown_commands(const CLI::App& app);
+
 /// Which hosts a command is for, and what every such command takes.
 struct HostChoice {
   HostsSaid said = {};

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "cli/support/command.h"
 #include "cli/support/wrapped_text.h"
 
 namespace meshbus::cli {
@@ -42,50 +43,56 @@ std::string name_of(const CLI::Option& option) {
   return name;
 }
 
-std::string usage_of(const CLI::App& app) {
+/// The options of one group of CLI11.
+HelpGroup options_of(const CLI::App& app, const std::string& group) {
+  HelpGroup found{group, {}};
+  for (const auto* option : app.get_options([&](const CLI::Option* one) {
+         return !one->get_positional() && one->get_group() == group;
+       }))
+    found.entries.push_back({name_of(*option), option->get_description()});
+  return found;
+}
+
+}  // namespace
+
+std::string usage_text(const CLI::App& app) {
   std::string path = app.get_name();
   for (const auto* above = app.get_parent(); above != nullptr; above = above->get_parent())
     path = above->get_name() + " " + path;
   const bool has_verbs = !app.get_subcommands({}).empty();
-  std::string usage = "Usage: " + path + (has_verbs ? " COMMAND" : "") + " [OPTIONS]";
+  std::string usage = path + (has_verbs ? " COMMAND" : "") + " [OPTIONS]";
   for (const auto* option :
        app.get_options([](const CLI::Option* one) { return one->get_positional(); }))
     usage += " " + name_of(*option) + (option->get_expected_max() > 1 ? "..." : "");
   return usage + (app.get_prefix_command() ? " -- COMMAND [ARGUMENTS...]" : "");
 }
 
-/// One group of options, or nothing.
-std::string group_text(const CLI::App& app, const std::string& group, std::size_t width) {
-  std::string text;
-  for (const auto* option : app.get_options([&](const CLI::Option* one) {
-         return !one->get_positional() && one->get_group() == group;
-       }))
-    text += entry(name_of(*option), option->get_description(), width);
-  return text.empty() ? text : "\n" + group + ":\n" + text;
-}
-
-}  // namespace
-
-std::string help_text(const CLI::App& app, std::size_t width) {
-  width = std::clamp(width, kLeastWidth, kMostWidth);
-  std::string text = wrapped(app.get_description(), width) + "\n\n" + usage_of(app) + "\n";
-  std::string arguments;
+std::vector<HelpGroup> help_groups(const CLI::App& app) {
+  HelpGroup arguments{"Arguments", {}};
   for (const auto* option : app.get_options([](const CLI::Option* one) {
          return one->get_positional() && !one->get_description().empty();
        }))
-    arguments += entry(option->get_name(true), option->get_description(), width);
-  if (!arguments.empty()) text += "\nArguments:\n" + arguments;
+    arguments.entries.push_back({option->get_name(true), option->get_description()});
   // The options that belong to no group come first.
-  text += group_text(app, "Options", width);
+  std::vector<HelpGroup> groups = {std::move(arguments), options_of(app, "Options")};
   for (const auto& group : app.get_groups()) {
-    if (!group.empty() && group != "Options") text += group_text(app, group, width);
+    if (!group.empty() && group != "Options") groups.push_back(options_of(app, group));
   }
-  std::string verbs;
-  for (const auto* verb : app.get_subcommands({})) {
-    if (!verb->get_group().empty())
-      verbs += entry(verb->get_name(), verb->get_description(), width);
+  HelpGroup verbs{"Commands", {}};
+  for (const auto* verb : shown_commands(app))
+    verbs.entries.push_back({verb->get_name(), verb->get_description()});
+  groups.push_back(std::move(verbs));
+  std::erase_if(groups, [](const HelpGroup& group) { return group.entries.empty(); });
+  return groups;
+}
+
+std::string help_text(const CLI::App& app, std::size_t width) {
+  width = std::clamp(width, kLeastWidth, kMostWidth);
+  std::string text = wrapped(app.get_description(), width) + "\n\nUsage: " + usage_text(app) + "\n";
+  for (const auto& group : help_groups(app)) {
+    text += "\n" + group.title + ":\n";
+    for (const auto& one : group.entries) text += entry(one.name, one.meaning, width);
   }
-  if (!verbs.empty()) text += "\nCommands:\n" + verbs;
   if (!app.get_footer().empty()) text += "\n" + wrapped(app.get_footer(), width) + "\n";
   return text;
 }

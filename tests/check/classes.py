@@ -1,9 +1,11 @@
 #!/usr/bin/python3 -B
-"""Classes that are too large: members in more than two .cpp files, more than 25 functions, or more than 15 data members.
+"""Classes that are too large: members in more than two .cpp files, more than 25 functions, or more
+than 15 data members.
 
-It reads the sources of meshbus itself. Those that are too large today are in tests/check/baseline/classes, which only shrinks
-(--shrink). A class whose comment has a line "Large because: ..." is allowed. Functions that are defaulted or deleted, friends, types
-and static constants do not count. --self-test proves that this check can fail."""
+It reads the sources of meshbus itself. Those that are too large today are in
+tests/check/baseline/classes, which only shrinks (--shrink). A class whose comment has a line "Large
+because: ..." is allowed. Functions that are defaulted or deleted, friends, types and static
+constants do not count. --self-test proves that this check can fail."""
 import re
 import sys
 
@@ -12,8 +14,12 @@ import sources
 
 AREAS = ("mesh/", "common/", "broker/", "agent/", "client/", "bench/", "cli/")
 LIMITS = {"files": 2, "functions": 25, "data": 15}
-NOISE = re.compile(r"""//[^\n]*|/\*.*?\*/|R"(?P<mark>[^(\s]*)\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"|\b\d[\w.']*|'(?:\\.|[^'\\\n])+'
-                       |^[ \t]*\#(?:[^\n\\]|\\.)*""", re.S | re.M | re.X)
+NOISE = re.compile(
+    r"""//[^\n]*|/\*.*?\*/|R"(?P<mark>[^(\s]*)\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"|\b\d[\w.']*
+                       |'(?:\\.|[^'\\\n])+'
+                       |^[ \t]*\#(?:[^\n\\]|\\.)*""",
+    re.S | re.M | re.X,
+)
 ACCESS = re.compile(r"\b(public|private|protected)\s*:(?!:)")
 TYPE = re.compile(r"\b(class|struct|union)\s+([\w:]+)[^()=]*$")
 QUALIFIED = re.compile(r"((?:\w+::)+)~?\w+\s*\(")
@@ -28,7 +34,9 @@ def blank(match):
 
 def without_templates(head):
     """The head of a declaration without <...>, attributes, and the signs of operators."""
-    head = re.sub(r"\boperator\s*(\(\s*\)|[^\s\w(]+|[\w:<> &*]+?)\s*\(", "operator_(", head).replace("->", "  ")
+    head = re.sub(
+        r"\boperator\s*(\(\s*\)|[^\s\w(]+|[\w:<> &*]+?)\s*\(", "operator_(", head
+    ).replace("->", "  ")
     head = re.sub(r"\[\[.*?\]\]|\balignas\s*\([^()]*\)", " ", head, flags=re.S)
     while (shorter := re.sub(r"<[^<>]*>", "", head)) != head:
         head = shorter
@@ -47,14 +55,20 @@ def kind_of_member(head):
     """("functions" | "data" | None, how many)"""
     head = " ".join(without_templates(head).split())
     if head.startswith("template "):
-        head = head[len("template "):]
-    if not head or re.match(r"(friend|using|typedef|static_assert|enum)\b", head) or re.match(r"(class|struct|union) [\w:]+$", head):
+        head = head[len("template ") :]
+    if (
+        not head
+        or re.match(r"(friend|using|typedef|static_assert|enum)\b", head)
+        or re.match(r"(class|struct|union) [\w:]+$", head)
+    ):
         return None, 0
     plain = outside_parentheses(head)
     if re.search(r"=\s*(default|delete)$", plain):
         return None, 0
     before = plain.split("=")[0] if "operator_" not in plain else plain
-    if re.search(r"[\w~]\s*\(", before) and not re.search(r"\(\s*[\w:]*\*", head.split("=")[0].split(")")[0]):
+    if re.search(r"[\w~]\s*\(", before) and not re.search(
+        r"\(\s*[\w:]*\*", head.split("=")[0].split(")")[0]
+    ):
         return "functions", 1
     if re.match(r"(inline )?(static )?constexpr\b|static (inline )?(const|constexpr)\b", plain):
         return None, 0
@@ -66,8 +80,13 @@ class Parser:
 
     def __init__(self, path, text):
         self.path, self.lines = path, text.split("\n")
-        self.text = ACCESS.sub(lambda match: ";" + " " * (len(match.group(0)) - 1), NOISE.sub(blank, text))
-        self.classes, self.owners = {}, []  # {name: {"functions", "data", "allowed"}}, [(namespace, owner as written)]
+        self.text = ACCESS.sub(
+            lambda match: ";" + " " * (len(match.group(0)) - 1), NOISE.sub(blank, text)
+        )
+        self.classes, self.owners = (
+            {},
+            [],
+        )  # {name: {"functions", "data", "allowed"}}, [(namespace, owner as written)]
 
     def close(self, at):
         """The position behind the brace that ends what begins at `at`."""
@@ -102,7 +121,7 @@ class Parser:
                 continue
             if depth > 0:
                 continue
-            head, (kind, scope) = self.text[start:match.start()], scopes[-1]
+            head, (kind, scope) = self.text[start : match.start()], scopes[-1]
             if sign == ";":
                 if kind == "class":
                     self.member(scope, head)
@@ -121,7 +140,8 @@ class Parser:
         return self
 
     def brace(self, scopes, head, start, position):
-        """What a brace at namespace or class scope opens: (where the next statement begins, where to go on)."""
+        """What a brace at namespace or class scope opens: (where the next statement begins, where
+        to go on)."""
         kind, scope = scopes[-1]
         bare = without_templates(head)
         plain = outside_parentheses(bare)
@@ -129,7 +149,8 @@ class Parser:
         if re.match(r"\s*(enum)\b", bare):
             return start, self.close(position)
         if named and "(" not in plain:
-            name = f"{scope}::{named.group(2)}{' specialised' if re.search(r'template *<>', head) else ''}".strip(":")
+            special = " specialised" if re.search(r"template *<>", head) else ""
+            name = f"{scope}::{named.group(2)}{special}".strip(":")
             begin = start + len(head) - len(head.lstrip())
             self.classes[name] = {"functions": 0, "data": 0, "allowed": self.is_excused(begin)}
             scopes.append(("class", name))
@@ -153,7 +174,9 @@ def survey(texts):
     classes = {}
     for one in parsed:
         for name, figures in one.classes.items():
-            entry = classes.setdefault(name, {"functions": 0, "data": 0, "allowed": False, "homes": set()})
+            entry = classes.setdefault(
+                name, {"functions": 0, "data": 0, "allowed": False, "homes": set()}
+            )
             for key in ("functions", "data"):
                 entry[key] = max(entry[key], figures[key])
             entry["allowed"] |= figures["allowed"]
@@ -176,15 +199,22 @@ def offenders(classes):
     found = {}
     for name, figures in classes.items():
         over = {key: figures[key] for key, limit in LIMITS.items() if figures[key] > limit}
-        if over and not figures["allowed"] and " " not in name:  # a specialisation has no name of its own
+        if (
+            over and not figures["allowed"] and " " not in name
+        ):  # a specialisation has no name of its own
             found[name] = over
     return found
 
 
 def explain(_, key):
-    what = {"files": "one class, one .cpp", "functions": f"at most {LIMITS['functions']} functions",
-            "data": f"at most {LIMITS['data']} data members"}[key]
-    return f"{what}; ask what second thing this class is, or say in its comment \"Large because: ...\""
+    what = {
+        "files": "one class, one .cpp",
+        "functions": f"at most {LIMITS['functions']} functions",
+        "data": f"at most {LIMITS['data']} data members",
+    }[key]
+    return (
+        f"{what}; ask what second thing this class is, or say in its comment \"Large because: ...\""
+    )
 
 
 def self_test():
@@ -207,7 +237,11 @@ class Big : public Base<int> {
   std::function<void(int)> then_ = [](int) { return; };
 };
 }"""
-    bodies = {f"broker/{name}.cpp": f"namespace a {{ int Big::{name}(int x) {{ if (x) {{ f(); }} }} void Other::f() {{}} }}" for name in "bcd"}
+    bodies = {
+        f"broker/{name}.cpp": f"namespace a {{ int Big::{name}(int x) {{ if (x) {{ f(); }} }} "
+        "void Other::f() {} }"
+        for name in "bcd"
+    }
     bodies["broker/b.cpp"] += "\na::Big::Big(int x) : Base{x}, names_(x) { start(); }"
     found = survey({"broker/big.h": header, **bodies})
     big = found["a::Big"]
@@ -226,15 +260,22 @@ def main():
         return self_test()
     texts = {path: sources.text(path) for path in sources.cpp_files() if path.startswith(AREAS)}
     classes = survey(texts)
-    header = "Classes that are too large today. The list only shrinks: tests/check/classes.py --shrink"
+    header = (
+        "Classes that are too large today. The list only shrinks: tests/check/classes.py --shrink"
+    )
     found = offenders(classes)
     problems = ratchet.judge("classes", found, header, explain)
     if len(classes) < 100 or not any(figures["files"] for figures in classes.values()):
-        problems.append(f"only {len(classes)} classes found in {len(texts)} files: this check does not see them any more")
+        problems.append(
+            f"only {len(classes)} classes found in {len(texts)} files: this check does not see "
+            f"them any more"
+        )
     if "--list" in sys.argv[1:]:
         for name, figures in sorted(classes.items()):
             print(f"    {name}: {figures}")
-    return sources.finish(problems, f"{len(classes)} classes; {len(found)} of them are too large, as before")
+    return sources.finish(
+        problems, f"{len(classes)} classes; {len(found)} of them are too large, as before"
+    )
 
 
 if __name__ == "__main__":

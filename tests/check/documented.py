@@ -1,18 +1,38 @@
 #!/usr/bin/python3 -B
-"""Every declaration in the public headers has a documentation comment: `///` in front of it or `///<` behind it.
+"""Every declaration in the public headers has a documentation comment: `///` in front of it or
+`///<` behind it.
 
-A comment in front of a function also speaks for the functions that follow it without an empty line: overloads, and pairs like range() and
-at(). What means the same everywhere needs no words: operators (but the call operator), copying, moving, destructors, what is defaulted or
-deleted, friends, forward declarations, specialisations, and the names that the standard library asks for (begin, value_type, ...)."""
+A comment in front of a function also speaks for the functions that follow it without an empty line:
+overloads, and pairs like range() and at(). What means the same everywhere needs no words: operators
+(but the call operator), copying, moving, destructors, what is defaulted or deleted, friends,
+forward declarations, specialisations, and the names that the standard library asks for (begin,
+value_type, ...)."""
 import re
 import sys
 
 import sources
 
-STANDARD = {"begin", "end", "cbegin", "cend", "value_type", "difference_type", "reference", "pointer", "iterator", "const_iterator",
-            "iterator_category", "iterator_concept", "size_type", "swap", "format"}
+STANDARD = {
+    "begin",
+    "end",
+    "cbegin",
+    "cend",
+    "value_type",
+    "difference_type",
+    "reference",
+    "pointer",
+    "iterator",
+    "const_iterator",
+    "iterator_category",
+    "iterator_concept",
+    "size_type",
+    "swap",
+    "format",
+}
 OPERATOR = re.compile(r"\boperator\s*(?!\(\s*\)|\s*\(\))\S")
-TYPE = re.compile(r"^(?:template\s*<.*>\s*)?(class|struct|union|enum(?:\s+class|\s+struct)?)\b(?!.*\()", re.S)
+TYPE = re.compile(
+    r"^(?:template\s*<.*>\s*)?(class|struct|union|enum(?:\s+class|\s+struct)?)\b(?!.*\()", re.S
+)
 
 
 def is_assigned(words):
@@ -25,11 +45,19 @@ def is_assigned(words):
 
 class Declaration:
     def __init__(self, header, scope, text, first, last):
-        self.header, self.scope, self.text, self.first, self.last = header, scope, " ".join(text.split()), first, last
+        self.header, self.scope, self.text, self.first, self.last = (
+            header,
+            scope,
+            " ".join(text.split()),
+            first,
+            last,
+        )
 
     @property
     def is_function(self):
-        head = re.sub(r"<[^<>]*>", "", self.text.split("=")[0] if "operator" not in self.text else self.text)
+        head = re.sub(
+            r"<[^<>]*>", "", self.text.split("=")[0] if "operator" not in self.text else self.text
+        )
         return "(" in head and not TYPE.match(self.text) and not self.text.startswith("using ")
 
     @property
@@ -38,7 +66,12 @@ class Declaration:
         if match := re.match(r"using\s+(\w+)\s*=", text):
             return match.group(1)
         if TYPE.match(text):
-            return re.sub(r"^.*?\b(?:class|struct|union|enum)\s+(?:class\s+|struct\s+)?([\w:]+).*$", r"\1", text, flags=re.S)
+            return re.sub(
+                r"^.*?\b(?:class|struct|union|enum)\s+(?:class\s+|struct\s+)?([\w:]+).*$",
+                r"\1",
+                text,
+                flags=re.S,
+            )
         if self.is_function:
             while re.search(r"<[^<>()]*>", text):
                 text = re.sub(r"<[^<>()]*>", "", text)
@@ -49,24 +82,36 @@ class Declaration:
 
     def needs_words(self):
         text, name = self.text, self.name
-        if re.match(r"(friend|static_assert|public|template\s*<>|extern template|namespace)\b", text) or text.startswith("template <>"):
+        if re.match(
+            r"(friend|static_assert|public|template\s*<>|extern template|namespace)\b", text
+        ) or text.startswith("template <>"):
             return False
-        if re.match(r"(template <[^<>]*> )?(class|struct|enum class) \w+( : [\w:]+)?$", text) and not self.has_body:
+        if (
+            re.match(r"(template <[^<>]*> )?(class|struct|enum class) \w+( : [\w:]+)?$", text)
+            and not self.has_body
+        ):
             return False  # a forward declaration
         if name in STANDARD or OPERATOR.search(text) or name.startswith("~"):
             return False
-        if not self.scope and self.is_function and re.search(r"\w(<[^<>]*>)?::~?\w+ ?\(", text.split("->")[0]):
+        if (
+            not self.scope
+            and self.is_function
+            and re.search(r"\w(<[^<>]*>)?::~?\w+ ?\(", text.split("->")[0])
+        ):
             return False  # the body of what a class has declared
         if re.search(r"=\s*(default|delete)$", text):
             return False
         # Copying and moving: X(X&&), X(const X&).
-        return not re.match(rf"(explicit )?{re.escape(name)}\((const )?{re.escape(name)}(<.*>)?&&?( \w+)?\)", text)
+        return not re.match(
+            rf"(explicit )?{re.escape(name)}\((const )?{re.escape(name)}(<.*>)?&&?( \w+)?\)", text
+        )
 
     has_body = False
 
 
 def declarations(header):
-    """What is declared at namespace scope and in the public and protected parts of classes, in order; enumerators too."""
+    """What is declared at namespace scope and in the public and protected parts of classes, in
+    order; enumerators too."""
     text = sources.text(header)
     found, scopes = [], [{"kind": "namespace", "name": "", "visible": True}]
     at, line, start, words, depth = 0, 1, None, "", 0
@@ -102,14 +147,20 @@ def declarations(header):
             end = at + 1
             while text[end] != c:
                 end += 2 if text[end] == "\\" else 1
-            words, at = words + text[at:end + 1], end + 1
+            words, at = words + text[at : end + 1], end + 1
         elif depth == 0 and c == "{":
             kind = None
             if re.match(r"\s*(inline\s+)?(namespace\b|extern\s+\"C\")", words):
                 kind = "namespace"
             elif TYPE.match(words.strip()) and "=" not in re.sub(r"<[^<>]*>", "", words):
-                kind = "enum" if re.search(r"\benum\b", words) else "class" if re.match(r".*\bclass\b", words.strip(), re.S) and not re.search(
-                    r"\bstruct\b", words) else "struct"
+                kind = (
+                    "enum"
+                    if re.search(r"\benum\b", words)
+                    else "class"
+                    if re.match(r".*\bclass\b", words.strip(), re.S)
+                    and not re.search(r"\bstruct\b", words)
+                    else "struct"
+                )
             if kind:
                 visible = scopes[-1]["visible"] and not words.strip().startswith("template <>")
                 name = ""
@@ -119,7 +170,14 @@ def declarations(header):
                     finish(line, True)
                 else:
                     words, start = "", None
-                scopes.append({"kind": kind, "name": name, "visible": visible and kind != "class", "outer": visible})
+                scopes.append(
+                    {
+                        "kind": kind,
+                        "name": name,
+                        "visible": visible and kind != "class",
+                        "outer": visible,
+                    }
+                )
                 at += 1
                 continue
             # A body, or an initialiser: to its end.
@@ -164,19 +222,27 @@ def declarations(header):
 
 def undocumented(header):
     lines = sources.text(header).split("\n")
-    documented_to, problems = None, []  # the last line of a function that has words, its own or its group's
+    documented_to, problems = (
+        None,
+        [],
+    )  # the last line of a function that has words, its own or its group's
     for one in declarations(header):
         above = one.first - 2
         while above >= 0 and re.match(r"\s*(template <|requires )", lines[above]):
             above -= 1
-        has_words = lines[above].lstrip().startswith("///") and not lines[above].lstrip().startswith("///<")
+        has_words = lines[above].lstrip().startswith("///") and not lines[
+            above
+        ].lstrip().startswith("///<")
         has_words = has_words or "///<" in lines[one.last - 1]
         if not has_words and one.is_function and documented_to is not None:
             has_words = all(lines[i].strip() for i in range(documented_to, one.first - 1))
         documented_to = one.last if has_words and one.is_function else None
         if not has_words and one.needs_words():
             where = f"{one.scope}::" if one.scope else ""
-            problems.append(f"{header}:{one.first}: {where}{one.name} has no documentation comment: {one.text[:80]}")
+            problems.append(
+                f"{header}:{one.first}: {where}{one.name} has no documentation comment: "
+                f"{one.text[:80]}"
+            )
         elif not has_words and one.is_function:
             documented_to = None
     return problems
@@ -187,8 +253,14 @@ def main():
     count = sum(1 for header in headers for one in declarations(header) if one.needs_words())
     problems = [problem for header in headers for problem in undocumented(header)]
     if count < 100:
-        problems.append(f"only {count} declarations found in {len(headers)} public headers: this check does not see them any more")
-    sources.finish(problems, f"{count} declarations in {len(headers)} public headers have documentation comments")
+        problems.append(
+            f"only {count} declarations found in {len(headers)} public headers: this check does "
+            f"not see them any more"
+        )
+    sources.finish(
+        problems,
+        f"{count} declarations in {len(headers)} public headers have documentation comments",
+    )
 
 
 if __name__ == "__main__":

@@ -11,7 +11,12 @@ def main():
     paths = sources.cpp_files()
     if "--fix" in sys.argv[1:]:
         subprocess.run(["clang-format-19", "-i", *paths], cwd=sources.ROOT, check=True)
-    done = subprocess.run(["clang-format-19", "--dry-run", "--Werror", *paths], cwd=sources.ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        ["clang-format-19", "--dry-run", "--Werror", *paths],
+        cwd=sources.ROOT,
+        capture_output=True,
+        text=True,
+    )
     problems = [line for line in done.stderr.splitlines() if re.match(r"[^ ].*: error: ", line)]
     if done.returncode != 0:
         problems = (problems or [done.stderr.strip()]) + ["./dev check --fix formats them"]

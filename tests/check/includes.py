@@ -1,20 +1,49 @@
 #!/usr/bin/python3 -B
-"""Dependencies point one way (docs/architecture.md): which area may include which, checked from the sources.
+"""Dependencies point one way (docs/architecture.md): which area may include which, checked from the
+sources.
 
-No two areas include each other, directly or through others. `above(...)` builds such stairs: each area may include those below it.
-Headers in include/meshbus are public: every area that may include their library sees them. tests/conformance sees public headers only.
-"""
+No two areas include each other, directly or through others. `above(...)` builds such stairs: each
+area may include those below it. Headers in include/meshbus are public: every area that may include
+their library sees them. tests/conformance sees public headers only. """
 import re
 
 import sources
 
-COMMON = ["common/base", "common/loop", "common/wire", "common/address", "common/zmtp",
-          "common/bus", "common/config", "common/security"]
-BROKER = ["broker/peers", "broker/access", "broker/transport", "broker/observe", "broker/links",
-          "broker/casts", "broker/router", "broker"]
-HOST = ["agent/host/streams", "agent/host/model", "agent/host/records", "agent/host/output", "agent/host/lifecycle", "agent/host/liveness",
-        "agent/host/ownership", "agent/host/recovery", "agent/host/procs", "agent/host/updates", "agent/host/replies",
-        "agent/host/services", "agent/host"]
+COMMON = [
+    "common/base",
+    "common/loop",
+    "common/wire",
+    "common/address",
+    "common/zmtp",
+    "common/bus",
+    "common/config",
+    "common/security",
+]
+BROKER = [
+    "broker/peers",
+    "broker/access",
+    "broker/transport",
+    "broker/observe",
+    "broker/links",
+    "broker/casts",
+    "broker/router",
+    "broker",
+]
+HOST = [
+    "agent/host/streams",
+    "agent/host/model",
+    "agent/host/records",
+    "agent/host/output",
+    "agent/host/lifecycle",
+    "agent/host/liveness",
+    "agent/host/ownership",
+    "agent/host/recovery",
+    "agent/host/procs",
+    "agent/host/updates",
+    "agent/host/replies",
+    "agent/host/services",
+    "agent/host",
+]
 
 CLI = ["cli/support", "cli/keys", "cli/tap", "cli/mesh", "cli/watch", "cli/hosts", "cli/run", "cli"]
 
@@ -34,30 +63,51 @@ MAY = {
     **above({"mesh", "common/include", "common/base", "common/loop"}, "agent/os", "agent/keeper"),
     "agent/warden": {"agent/os", "common/base", "common/include", "mesh"},
     **above({"agent/os", "agent/keeper", "mesh", "wire", "common/include", *COMMON}, *HOST),
-    **above({"mesh", "wire", "common/include", *COMMON}, "agent/proc/include", "agent/proc/loop",
-            "agent/proc/actors", "agent/proc/runtime", "agent/proc"),
+    **above(
+        {"mesh", "wire", "common/include", *COMMON},
+        "agent/proc/include",
+        "agent/proc/loop",
+        "agent/proc/actors",
+        "agent/proc/runtime",
+        "agent/proc",
+    ),
     "client": {"mesh", "wire", "common/include", *COMMON},
-    "client/local": {"agent/os", "agent/keeper", "agent/proc/include", "agent/proc/runtime",
-        "agent/proc", "client", "mesh", "common/include", *COMMON},
+    "client/local": {
+        "agent/os",
+        "agent/keeper",
+        "agent/proc/include",
+        "agent/proc/runtime",
+        "agent/proc",
+        "client",
+        "mesh",
+        "common/include",
+        *COMMON,
+    },
     "bench": {"client", "mesh", "wire", "common/include", *COMMON},
-    **above({"bench", "agent/proc/include", "client", "mesh", "wire", "common/include", *COMMON},
-            *CLI),
+    **above(
+        {"bench", "agent/proc/include", "client", "mesh", "wire", "common/include", *COMMON}, *CLI
+    ),
     "examples": set(),
 }
 # The narrow headers: the only ones of these areas that the area on the left may include besides.
-NARROW = {"agent/proc": {"agent/os/process_link.h"},
-          "agent/proc/runtime": {"agent/os/process_link.h"},
-          "broker": {"agent/os/daemon_protection.h", "agent/os/warden_end.h"},
-          "client": {"agent/warden/warden.h", "agent/os/process_link.h"},
-          "cli/support": {"agent/warden/warden.h"},
-          "cli/keys": {"agent/warden/warden.h"},
-          "cli/hosts": {"agent/warden/warden.h"},
-          "cli/run": {"agent/os/cgroup_placement.h"},
-          "client/local": {"broker/broker.h", "agent/host/host_agent.h"}}
+NARROW = {
+    "agent/proc": {"agent/os/process_link.h"},
+    "agent/proc/runtime": {"agent/os/process_link.h"},
+    "broker": {"agent/os/daemon_protection.h", "agent/os/warden_end.h"},
+    "client": {"agent/warden/warden.h", "agent/os/process_link.h"},
+    "cli/support": {"agent/warden/warden.h"},
+    "cli/keys": {"agent/warden/warden.h"},
+    "cli/hosts": {"agent/warden/warden.h"},
+    "cli/run": {"agent/os/cgroup_placement.h"},
+    "client/local": {"broker/broker.h", "agent/host/host_agent.h"},
+}
 # Whose closure of includes stays free of every library: the processes that everything hangs on
 # stay tiny, and mesh is pure algebra.
 BARE = ("mesh", "agent/os", "agent/keeper", "agent/warden")
-LIBRARY = re.compile(r"^(zmq(_addon)?\.hp?p?$|wire/|flatbuffers/|Poco/|spdlog/|fmt/|CLI/|nlohmann/|prometheus/|pybind11/)")
+LIBRARY = re.compile(
+    r"^(zmq(_addon)?\.hp?p?$|wire/|flatbuffers/|Poco/|spdlog/|fmt/|CLI/|nlohmann/"
+    r"|prometheus/|pybind11/)"
+)
 # Slow to compile: they stay in .cpp files.
 HEAVY = re.compile(r"^(CLI/|nlohmann/(?!json_fwd\.hpp$)|spdlog/|fmt/|Poco/|pybind11/)")
 
@@ -68,7 +118,7 @@ def area_of(path):
 
 
 def chain(path, target):
-    """"a.h -> b.h -> zmq.hpp": by which way `path` comes to include `target`."""
+    """ "a.h -> b.h -> zmq.hpp": by which way `path` comes to include `target`."""
     found, steps = sources.reachable(path), [target]
     while steps[0] != path:
         steps.insert(0, found[steps[0]])
@@ -81,19 +131,35 @@ def check_file(path):
         where = f"{path}:{line}: includes {name}"
         target = sources.resolve(name)
         if target in sources.OPT_IN and not path.startswith("tests/"):
-            problems.append(f"{where}: for programs that use {sources.OPT_IN[target]}, not for meshbus itself")
+            problems.append(
+                f"{where}: for programs that use {sources.OPT_IN[target]}, not for meshbus itself"
+            )
         is_opted = path in sources.OPT_IN and name.startswith(sources.OPT_IN[path] + "/")
-        if path.endswith(".h") and not path.startswith("tests/") and HEAVY.match(name) and not is_opted:
-            problems.append(f"{where}: too heavy for a header; include it in the .cpp, forward declare it here")
+        if (
+            path.endswith(".h")
+            and not path.startswith("tests/")
+            and HEAVY.match(name)
+            and not is_opted
+        ):
+            problems.append(
+                f"{where}: too heavy for a header; include it in the .cpp, forward declare it here"
+            )
         if target is None:
             if name.startswith("wire/") and area is not None and "wire" not in MAY[area]:
                 problems.append(f"{where}: {area} does not know the schemas")
             elif quote == '"' and not name.startswith("wire/"):
-                problems.append(f"{where}: no such file; name it by its path from the top of the tree, other people's headers in <>")
+                problems.append(
+                    f"{where}: no such file; name it by its path from the top of the tree, other "
+                    f"people's headers in <>"
+                )
             continue
         if name.startswith(".") or "/../" in name:
             problems.append(f"{where}: name it by its path from the top of the tree")
-        if path.startswith("tests/conformance/") and "/include/meshbus/" not in target and not target.startswith("tests/"):
+        if (
+            path.startswith("tests/conformance/")
+            and "/include/meshbus/" not in target
+            and not target.startswith("tests/")
+        ):
             problems.append(f"{where}: conformance tests know the public headers alone")
         if path.startswith("tests/") or area is None:
             continue
@@ -101,9 +167,13 @@ def check_file(path):
         if "/include/meshbus/" in target and (to in MAY[area] or area == "examples"):
             continue
         if to != area and to not in MAY[area] and target not in NARROW.get(area, set()):
-            allowed = ", ".join(sorted(MAY[area])) or ("meshbus/*.h only" if area == "examples" else "nothing")
+            allowed = ", ".join(sorted(MAY[area])) or (
+                "meshbus/*.h only" if area == "examples" else "nothing"
+            )
             narrow = f"; of others only {', '.join(sorted(NARROW[area]))}" if area in NARROW else ""
-            problems.append(f"{where}: {area} may not include {to or target}; it may include {allowed}{narrow}")
+            problems.append(
+                f"{where}: {area} may not include {to or target}; it may include {allowed}{narrow}"
+            )
     return problems
 
 
@@ -114,14 +184,25 @@ def check_bare(area):
         if area_of(path) == area and path not in sources.OPT_IN:
             for name in filter(LIBRARY.match, sources.reachable(path)):
                 ways.setdefault(name, []).append(chain(path, name))
-    return [f"{area} stays free of libraries, but reaches {name} from {len(found)} files: {min(found, key=len)}" for name, found in ways.items()]
+    return [
+        f"{area} stays free of libraries, but reaches {name} from {len(found)} files: "
+        f"{min(found, key=len)}"
+        for name, found in ways.items()
+    ]
 
 
 def main():
     checked = [path for path in sources.cpp_files()]
-    strays = [f"{path}: belongs to no area of docs/architecture.md; add it to tests/check/includes.py"
-              for path in checked if area_of(path) is None and not path.startswith("tests/")]
-    problems = strays + [problem for path in checked for problem in check_file(path)] + [problem for area in BARE for problem in check_bare(area)]
+    strays = [
+        f"{path}: belongs to no area of docs/architecture.md; add it to tests/check/includes.py"
+        for path in checked
+        if area_of(path) is None and not path.startswith("tests/")
+    ]
+    problems = (
+        strays
+        + [problem for path in checked for problem in check_file(path)]
+        + [problem for area in BARE for problem in check_bare(area)]
+    )
     total = sum(len(sources.includes(path)) for path in checked)
     sources.finish(problems, f"{total} includes in {len(checked)} files point the right way")
 

@@ -1,6 +1,7 @@
 #!/usr/bin/python3 -B
-"""Every public header compiles alone, and from none is anything reachable but public headers, the standard library, the system's own headers
-and tl/expected. Judged by what the compiler read (-MD), not by the text."""
+"""Every public header compiles alone, and from none is anything reachable but public headers, the
+standard library, the system's own headers and tl/expected. Judged by what the compiler read (-MD),
+not by the text."""
 import os
 import re
 import subprocess
@@ -11,8 +12,20 @@ from concurrent.futures import ThreadPoolExecutor
 import sources
 
 # Packages whose headers a public header may reach, whatever their version.
-ALLOWED = re.compile(r"^(libc6-dev|linux-libc-dev|libstdc\+\+-\d+-dev|libgcc-\d+-dev|libexpected-dev)(:.*)?$")
-FLAGS = ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wsign-conversion", "-Wshadow", "-Werror"]
+ALLOWED = re.compile(
+    r"^(libc6-dev|linux-libc-dev|libstdc\+\+-\d+-dev|libgcc-\d+-dev|libexpected-dev)(:.*)?$"
+)
+FLAGS = [
+    "-std=c++20",
+    "-fsyntax-only",
+    "-Wall",
+    "-Wextra",
+    "-Wpedantic",
+    "-Wconversion",
+    "-Wsign-conversion",
+    "-Wshadow",
+    "-Werror",
+]
 
 
 def compile_alone(header):
@@ -21,13 +34,21 @@ def compile_alone(header):
         source, depends = os.path.join(folder, "alone.cpp"), os.path.join(folder, "alone.d")
         with open(source, "w", encoding="utf-8") as file:
             file.write(f"#include <{header[header.index('/include/') + len('/include/'):]}>\n")
-        folders = [f"-I{os.path.join(sources.ROOT, folder)}" for folder in sources.include_folders()]
-        done = subprocess.run([os.environ.get("CXX", "g++"), *FLAGS, *folders, "-MD", "-MF", depends, source], capture_output=True, text=True)
+        folders = [
+            f"-I{os.path.join(sources.ROOT, folder)}" for folder in sources.include_folders()
+        ]
+        done = subprocess.run(
+            [os.environ.get("CXX", "g++"), *FLAGS, *folders, "-MD", "-MF", depends, source],
+            capture_output=True,
+            text=True,
+        )
         read = []
         if os.path.exists(depends):
             with open(depends, encoding="utf-8") as file:
                 read = file.read().replace("\\\n", " ").split(": ", 1)[-1].split()
-        return done.stderr if done.returncode else "", {os.path.realpath(name) for name in read} - {os.path.realpath(source)}
+        return done.stderr if done.returncode else "", {os.path.realpath(name) for name in read} - {
+            os.path.realpath(source)
+        }
 
 
 def owners(paths):
@@ -53,13 +74,29 @@ def main():
             problems.append(f"{header} does not compile alone:\n{complaints.rstrip()}")
         for path in sorted(read - ours):
             package = package_of.get(path, "")
-            if not ALLOWED.match(package) and not (header in sources.OPT_IN and package.startswith(f"lib{sources.OPT_IN[header]}-dev")):
-                of = f"of {package_of[path]}" if path in package_of else "not a public header, of no package"
-                shown = os.path.relpath(path, sources.ROOT) if path.startswith(sources.ROOT + os.sep) else path
-                problems.append(f"{header} reaches {shown} ({of}); whoever includes it would need that too")
+            if not ALLOWED.match(package) and not (
+                header in sources.OPT_IN and package.startswith(f"lib{sources.OPT_IN[header]}-dev")
+            ):
+                of = (
+                    f"of {package_of[path]}"
+                    if path in package_of
+                    else "not a public header, of no package"
+                )
+                shown = (
+                    os.path.relpath(path, sources.ROOT)
+                    if path.startswith(sources.ROOT + os.sep)
+                    else path
+                )
+                problems.append(
+                    f"{header} reaches {shown} ({of}); whoever includes it would need that too"
+                )
     if not headers:
         problems.append("no public header found")
-    sources.finish(problems, f"{len(headers)} public headers compile alone and reach {len(others)} files of the language and the system, nothing else")
+    sources.finish(
+        problems,
+        f"{len(headers)} public headers compile alone and reach {len(others)} files of the "
+        f"language and the system, nothing else",
+    )
 
 
 if __name__ == "__main__":

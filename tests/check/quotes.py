@@ -1,6 +1,7 @@
 #!/usr/bin/python3 -B
-"""What docs/launchers.md quotes is in programs that are built and run: each block of C++ or CMake names its file in a comment in front,
-`<!-- examples/guide.cpp -->`, and stands there line for line, but for indentation. A line `// ...` (`# ...`) leaves something out."""
+"""What docs/launchers.md quotes is in programs that are built and run: each block of C++ or CMake
+names its file in a comment in front, `<!-- examples/guide.cpp -->`, and stands there line for line,
+but for indentation. A line `// ...` (`# ...`) leaves something out."""
 import re
 import sys
 import textwrap
@@ -8,7 +9,9 @@ import textwrap
 import sources
 
 GUIDES = ("docs/launchers.md",)
-BLOCK = re.compile(r"^(?:<!-- (?P<file>\S+) -->\n)?```(?P<kind>cpp|cmake)\n(?P<code>.*?)^```$", re.M | re.S)
+BLOCK = re.compile(
+    r"^(?:<!-- (?P<file>\S+) -->\n)?```(?P<kind>cpp|cmake)\n(?P<code>.*?)^```$", re.M | re.S
+)
 GAP = re.compile(r"^ *(?://|#) \.\.\.$")
 
 
@@ -28,21 +31,27 @@ def parts_of(code):
 def find(part, lines, begin):
     """Where that piece ends in `lines`, from `begin` on; None when it is not there."""
     for at in range(begin, len(lines) - len(part) + 1):
-        if textwrap.dedent("\n".join(lines[at:at + len(part)])).split("\n") == part:
+        if textwrap.dedent("\n".join(lines[at : at + len(part)])).split("\n") == part:
             return at + len(part)
     return None
 
 
 def check_block(where, name, code):
     if name is None:
-        return [f"{where}: a block of code that does not say where it is from: <!-- FILE --> in the line before it"]
+        return [
+            f"{where}: a block of code that does not say where it is from: <!-- FILE --> in the "
+            f"line before it"
+        ]
     if name not in sources.files():
         return [f"{where}: there is no {name}"]
     lines, at = sources.text(name).split("\n"), 0
     for part in parts_of(code):
         end = find(part, lines, at)
         if end is None:
-            return [f"{where}: this is not in {name}{' after what stands before it' if at else ''}: {part[0].strip()} ..."]
+            return [
+                f"{where}: this is not in {name}{' after what stands before it' if at else ''}: "
+                f"{part[0].strip()} ..."
+            ]
         at = end
     return []
 
@@ -57,7 +66,10 @@ def main():
             problems += check_block(where, block["file"], block["code"])
     if not count:
         problems.append(f"no block of code found in {', '.join(GUIDES)}")
-    sources.finish(problems, f"{count} blocks of code in {', '.join(GUIDES)} are as in the programs that they are from")
+    sources.finish(
+        problems,
+        f"{count} blocks of code in {', '.join(GUIDES)} are as in the programs that they are from",
+    )
 
 
 if __name__ == "__main__":

@@ -9,17 +9,30 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^">]+)[>"]', re.M)
 
 
-# Headers that are there for programs that use a library: they may include it, and no other header of ours may include them.
-OPT_IN = {"mesh/include/meshbus/format.h": "fmt", "agent/proc/include/meshbus/actor_flatbuffers.h": "flatbuffers"}
+# Headers that are there for programs that use a library: they may include it, and no other header
+# of ours may include them.
+OPT_IN = {
+    "mesh/include/meshbus/format.h": "fmt",
+    "agent/proc/include/meshbus/actor_flatbuffers.h": "flatbuffers",
+}
 
 
 @lru_cache(maxsize=None)
 def files():
     """Every file of ours that exists, as paths from the top of the tree; also without git."""
     try:
-        listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True)
+        listed = subprocess.run(
+            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+        )
         if listed.returncode == 0:
-            return sorted(path for path in set(listed.stdout.split("\0")) if os.path.isfile(os.path.join(ROOT, path)))
+            return sorted(
+                path
+                for path in set(listed.stdout.split("\0"))
+                if os.path.isfile(os.path.join(ROOT, path))
+            )
     except FileNotFoundError:
         pass
     found = []
@@ -35,12 +48,18 @@ def cpp_files():
 
 def public_headers():
     """What people include as <meshbus/...>."""
-    return [path for path in files() if re.search(r"(^|/)include/meshbus/.*\.h$", path) and not path.startswith("tests/")]
+    return [
+        path
+        for path in files()
+        if re.search(r"(^|/)include/meshbus/.*\.h$", path) and not path.startswith("tests/")
+    ]
 
 
 def include_folders():
     """Where <meshbus/...> is looked for."""
-    return sorted({path[: path.index("/include/meshbus/")] + "/include" for path in public_headers()})
+    return sorted(
+        {path[: path.index("/include/meshbus/")] + "/include" for path in public_headers()}
+    )
 
 
 @lru_cache(maxsize=None)
@@ -53,7 +72,10 @@ def text(path):
 def includes(path):
     """[(line, "<" or '"', name as written)]"""
     content = text(path)
-    return [(content.count("\n", 0, match.start()) + 1, match.group(1), match.group(2)) for match in INCLUDE.finditer(content)]
+    return [
+        (content.count("\n", 0, match.start()) + 1, match.group(1), match.group(2))
+        for match in INCLUDE.finditer(content)
+    ]
 
 
 @lru_cache(maxsize=None)
@@ -67,7 +89,8 @@ def resolve(name):
 
 @lru_cache(maxsize=None)
 def reachable(path):
-    """What `path` includes, directly or not: {file of ours or name of another header: the file that includes it}. `path` itself is not in it."""
+    """What `path` includes, directly or not: {file of ours or name of another header: the file that
+    includes it}. `path` itself is not in it."""
     found, todo = {}, [path]
     while todo:
         current = todo.pop()

@@ -1,8 +1,8 @@
 #!/usr/bin/python3 -B
 """Checks of single lines: scripts parse (bash -n, python), and tests have no bare sleeps.
 
-A test waits for an event with a deadline. What must sleep all the same (the wait itself, a child that is there to sleep) says why on the same
-line: "sleep-ok: because ..."."""
+A test waits for an event with a deadline. What must sleep all the same (the wait itself, a child
+that is there to sleep) says why on the same line: "sleep-ok: because ..."."""
 import ast
 import re
 import subprocess
@@ -12,7 +12,12 @@ import sources
 SLEEP_CPP = re.compile(r"\b(sleep|usleep|nanosleep|clock_nanosleep|sleep_for|sleep_until)\s*\(")
 SLEEP_SH = re.compile(r"(^|[;&|]|\b(do|then|else))\s*sleep\s")
 SLEEP_PY = re.compile(r"\b(time\.)?sleep\s*\(")
-KINDS = {".h": (SLEEP_CPP, "//"), ".cpp": (SLEEP_CPP, "//"), ".sh": (SLEEP_SH, "#"), ".py": (SLEEP_PY, "#")}
+KINDS = {
+    ".h": (SLEEP_CPP, "//"),
+    ".cpp": (SLEEP_CPP, "//"),
+    ".sh": (SLEEP_SH, "#"),
+    ".py": (SLEEP_PY, "#"),
+}
 
 
 def first_line(path):
@@ -23,11 +28,17 @@ def first_line(path):
 
 
 def kind_of(path):
-    """".cpp", ".sh", ...: also of a script that says what it is only in its first line."""
+    """ ".cpp", ".sh", ...: also of a script that says what it is only in its first line."""
     suffix = re.search(r"(\.\w+)?$", path.rsplit("/", 1)[-1]).group(0)
     if not suffix:
         line = first_line(path)
-        return ".sh" if re.match(r"#!.*[/ ](ba)?sh( |$)", line) else ".py" if re.match(r"#!.*python3?( |$)", line) else ""
+        return (
+            ".sh"
+            if re.match(r"#!.*[/ ](ba)?sh( |$)", line)
+            else ".py"
+            if re.match(r"#!.*python3?( |$)", line)
+            else ""
+        )
     return suffix
 
 
@@ -37,8 +48,12 @@ def main():
         kind = kind_of(path)
         if kind == ".sh":
             scripts += 1
-            done = subprocess.run(["bash", "-n", path], cwd=sources.ROOT, capture_output=True, text=True)
-            problems += [f"{path}: not valid bash: {done.stderr.strip()}"] if done.returncode else []
+            done = subprocess.run(
+                ["bash", "-n", path], cwd=sources.ROOT, capture_output=True, text=True
+            )
+            problems += (
+                [f"{path}: not valid bash: {done.stderr.strip()}"] if done.returncode else []
+            )
         elif kind == ".py":
             scripts += 1
             try:
@@ -49,9 +64,16 @@ def main():
             tests += 1
             sleep, comment = KINDS[kind]
             for number, line in enumerate(sources.text(path).splitlines(), 1):
-                if sleep.search(line) and not line.lstrip().startswith(comment) and "sleep-ok: " not in line:
-                    problems.append(f"{path}:{number}: a bare sleep; wait for an event with a deadline, or say why on that line with "
-                                    f"\"sleep-ok: ...\": {line.strip()}")
+                if (
+                    sleep.search(line)
+                    and not line.lstrip().startswith(comment)
+                    and "sleep-ok: " not in line
+                ):
+                    problems.append(
+                        f"{path}:{number}: a bare sleep; wait for an event with a deadline, or "
+                        f"say why on that line with "
+                        f"\"sleep-ok: ...\": {line.strip()}"
+                    )
     sources.finish(problems, f"{scripts} scripts parse; no bare sleep in {tests} files of tests/")
 
 

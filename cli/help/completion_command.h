@@ -1,0 +1,13 @@
+#pragma once
+
+namespace CLI {
+class App;
+}  // namespace CLI
+
+namespace meshbus::cli {
+
+class Commands;
+/// `meshbus completion`, and `meshbus complete`, which the scripts call and no list shows.
+void add_completion(CLI::App& app, Commands& commands);
+
+}  // namespace meshbus::cli
