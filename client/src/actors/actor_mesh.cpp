@@ -127,7 +127,7 @@ Result<RankAnswers> ActorView::call(const MessageType& type, std::string_view bo
   if (auto fine = check_owner(impl_); !fine) return fail(fine.error());
   if (size() == 0) return RankAnswers();
   auto answers = impl_->connection().calls().call_all(ref_.procs(), actor_port(ref_.name()),
-                                              encode_actor_body(type, 0, body), deadline);
+                                                      encode_actor_body(type, 0, body), deadline);
   if (!answers) return fail(answers.error().within(message_to(ref_, type)));
   return answers;
 }
@@ -139,7 +139,8 @@ void ActorView::call_async(const MessageType& type, std::string_view body, Async
   const auto call = std::make_shared<AsyncCall>(impl_->core(), size(), std::move(handler));
   call->watch(std::move(options.stop));
   impl_->connection().calls().call_all_async(ref_.procs(), actor_port(ref_.name()),
-                                     encode_actor_body(type, 0, body), options.deadline, call);
+                                             encode_actor_body(type, 0, body), options.deadline,
+                                             call);
 }
 
 Result<Accumulation> ActorView::accumulate(const MessageType& type, std::string_view body,
@@ -184,7 +185,7 @@ Result<void> ActorView::send(const MessageType& type, std::string_view body) con
   if (auto fine = check_owner(impl_); !fine) return fine;
   if (size() == 0) return {};
   const auto sent = impl_->connection().calls().cast(ref_.procs(), actor_port(ref_.name()),
-                                             encode_actor_body(type, 0, body));
+                                                     encode_actor_body(type, 0, body));
   if (!sent) return fail(sent.error().within(message_to(ref_, type)));
   return {};
 }
