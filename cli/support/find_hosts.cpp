@@ -59,7 +59,7 @@ Result<Context> FoundHosts::make_context() const {
   options.settings = settings;
   auto context = Context::create(std::move(options));
   if (!context) return context;
-  for (const auto& host : local) context->core()->set_way(host.address, {host.socket, {}});
+  for (const auto& host : local) context->core()->ways().set(host.address, {host.socket, {}});
   return context;
 }
 

@@ -1,6 +1,7 @@
 #include "client/controller/mesh_events.h"
 
 #include "client/src/proc_mesh/wire_reports.h"
+#include "common/wire/control.h"
 #include "wire/supervision_generated.h"
 
 namespace meshbus {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "client/src/context_core.h"
@@ -26,6 +27,12 @@ Result<void> check_owner(const Pointer& impl) {
   } else {
     return impl->core().check_may_wait();
   }
+}
+
+/// Tells the handler of an asynchronous call that no rank gets it.
+inline void refuse_ranks(const RankAnswerHandler& handler, std::uint64_t ranks,
+                         const Error& error) {
+  for (std::uint64_t ordinal = 0; ordinal < ranks; ++ordinal) handler(ordinal, fail(error));
 }
 
 }  // namespace meshbus

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -10,12 +11,12 @@
 #include <utility>
 #include <vector>
 
+#include "client/src/calls.h"
 #include "client/src/gateway/gateway.h"
 #include "client/src/gateway/host_monitor.h"
 #include "client/src/gateway/update_router.h"
 #include "client/src/gateway/upkeep.h"
 #include "common/bus/bus.h"
-#include "common/bus/cast.h"
 #include "meshbus/accumulation.h"
 #include "meshbus/address.h"
 #include "wire/forward.h"
@@ -50,22 +51,22 @@ class Connection {
   template <typename NativeBody>
   Answer ask(const Destination& to, NativeBody body, std::chrono::milliseconds deadline) {
     auto shared = std::make_shared<NativeBody>(std::move(body));
-    const auto limit = clamp(deadline);
+    const auto limit = Calls::clamp(deadline);
     return ask_with([to, shared, limit](Bus& bus, Bus::Answer answer) {
       bus.request(to, std::move(*shared), limit, std::move(answer));
     });
   }
-  Result<std::string> call(const ProcId& proc, std::uint32_t port, std::string_view body,
-                           std::chrono::milliseconds deadline);
-  Result<void> send(const ProcId& proc, std::uint32_t port, std::string_view body);
-  Result<void> send(const ProcId& proc, std::uint32_t port, const SharedBody& body);
-  Result<void> cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body);
-  /// By ordinal.
-  Result<CastAnswers::Answers> call_all(const ProcMeshRef& to, std::uint32_t port,
-                                        std::string_view body, std::chrono::milliseconds deadline);
+  /// Calls and casts.
+  Calls& calls() noexcept { return calls_; }
   /// `body`: as that of a call. The hosts know the reducer.
   Result<Accumulation> accumulate(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
                                   Reducer reducer, const AccumulateOptions& options);
+
+  /// ConnectionUse objects count themselves.
+  void add_use() noexcept { ++uses_; }
+  /// True when this was the last one.
+  bool drop_use() noexcept { return --uses_ == 0; }
+  bool is_used() const noexcept { return uses_ != 0; }
 
   // On the reactor's thread.
 
@@ -81,20 +82,18 @@ class Connection {
  private:
   using Asker = std::function<void(Bus&, Bus::Answer)>;
 
-  static std::chrono::milliseconds clamp(std::chrono::milliseconds deadline);
   Gateway::Events make_events();
   Answer ask_with(Asker asker);
-  Result<void> send_with(const ProcId& proc, std::uint32_t port,
-                         const std::function<Result<void>(Bus&)>& send);
   /// A message for a port of this launcher.
   void on_data(const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body);
 
   ContextCore& core_;
+  std::atomic<unsigned> uses_{0};
   Gateway gateway_;
   HostMonitor hosts_;
   UpdateRouter updates_;
   Upkeep upkeep_;
-  CastPlans plans_;
+  Calls calls_;
   /// By ticket.
   std::map<std::uint64_t, std::shared_ptr<Accumulating>> accumulating_;
 };
@@ -103,8 +102,11 @@ class Connection {
 class ConnectionUse {
  public:
   ConnectionUse() = default;
+  /// Counts itself. Within a visit or a turn, or while the caller has another use.
   ConnectionUse(std::shared_ptr<ContextCore> core, Connection* connection)
-      : core_(std::move(core)), connection_(connection) {}
+      : core_(std::move(core)), connection_(connection) {
+    connection_->add_use();
+  }
   ConnectionUse(ConnectionUse&& other) noexcept
       : core_(std::move(other.core_)), connection_(std::exchange(other.connection_, nullptr)) {}
   ConnectionUse& operator=(ConnectionUse&& other) noexcept;

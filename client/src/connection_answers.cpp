@@ -17,14 +17,14 @@ Result<Accumulation> Connection::accumulate(const ProcMeshRef& to, std::uint32_t
   std::shared_ptr<Accumulating> running;
   const auto asked = core_.run([&]() -> Result<void> {
     if (gateway_.bus() == nullptr) return fail(gateway_.closed_error());
-    auto plan = plans_.get(to);
+    auto plan = calls_.plan(to);
     if (!plan) return fail(plan.error());
     Accumulating::Question question{.to = std::move(*plan),
                                     .port = port,
                                     .body = std::string(body),
                                     .asker = self(),
                                     .reducer = std::move(reducer),
-                                    .deadline = clamp(options.deadline),
+                                    .deadline = Calls::clamp(options.deadline),
                                     .has_snapshots = options.on_snapshot != nullptr};
     // The incarnation tells an agent from its successor, which will not answer what it was asked.
     for (const auto& host : to.hosts()) upkeep_.identify(host);

@@ -1,5 +1,6 @@
 #include "meshbus/context.h"
 
+#include "client/src/async_call.h"
 #include "client/src/check_owner.h"
 #include "client/src/context_core.h"
 #include "common/wire/settings_call.h"
@@ -22,21 +23,30 @@ Result<std::string> Context::call(const ProcId& proc, std::uint32_t port, std::s
   if (auto fine = check_owner(core_); !fine) return fail(fine.error());
   const auto connection = core_->find_connection(core_, proc.host());
   if (!connection) return fail(connection.error());
-  return (*connection)->call(proc, port, body, deadline);
+  return (*connection)->calls().call(proc, port, body, deadline);
+}
+
+void Context::call_async(const ProcId& proc, std::uint32_t port, std::string_view body,
+                         AsyncOptions options, AnswerHandler handler) {
+  if (auto fine = check_owner(core_); !fine) return handler(fail(fine.error()));
+  const auto call = std::make_shared<AsyncCall>(
+      *core_, 1, [handler = std::move(handler)](std::uint64_t, Result<std::string> answer) {
+        handler(std::move(answer));
+      });
+  call->watch(std::move(options.stop));
+  const auto connection = core_->find_connection(core_, proc.host());
+  if (!connection) return call->fail_all(connection.error());
+  (*connection)->calls().call_async(proc, port, body, options.deadline, call);
 }
 
 Result<void> Context::send(const ProcId& proc, std::uint32_t port, std::string_view body) {
   if (auto fine = check_owner(core_); !fine) return fine;
-  const auto connection = core_->find_connection(core_, proc.host());
-  if (!connection) return fail(connection.error());
-  return (*connection)->send(proc, port, body);
+  return core_->sender().send(proc, port, body, nullptr);
 }
 
 Result<void> Context::send(const ProcId& proc, std::uint32_t port, const SharedBody& body) {
   if (auto fine = check_owner(core_); !fine) return fine;
-  const auto connection = core_->find_connection(core_, proc.host());
-  if (!connection) return fail(connection.error());
-  return (*connection)->send(proc, port, body);
+  return core_->sender().send(proc, port, body.bytes(), &body);
 }
 
 Result<void> Context::cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body) {
@@ -44,7 +54,7 @@ Result<void> Context::cast(const ProcMeshRef& to, std::uint32_t port, std::strin
   if (to.num_ranks() == 0) return {};
   const auto connection = core_->find_connection(core_, to.proc_at(0)->host());
   if (!connection) return fail(connection.error());
-  return (*connection)->cast(to, port, body);
+  return (*connection)->calls().cast(to, port, body);
 }
 
 Result<std::vector<Result<std::string>>> Context::call(const ProcMeshRef& to, std::uint32_t port,
@@ -54,7 +64,19 @@ Result<std::vector<Result<std::string>>> Context::call(const ProcMeshRef& to, st
   if (to.num_ranks() == 0) return std::vector<Result<std::string>>();
   const auto connection = core_->find_connection(core_, to.proc_at(0)->host());
   if (!connection) return fail(connection.error());
-  return (*connection)->call_all(to, port, body, deadline);
+  return (*connection)->calls().call_all(to, port, body, deadline);
+}
+
+void Context::call_async(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
+                         AsyncOptions options, RankAnswerHandler handler) {
+  if (auto fine = check_owner(core_); !fine)
+    return refuse_ranks(handler, to.num_ranks(), fine.error());
+  if (to.num_ranks() == 0) return;
+  const auto call = std::make_shared<AsyncCall>(*core_, to.num_ranks(), std::move(handler));
+  call->watch(std::move(options.stop));
+  const auto connection = core_->find_connection(core_, to.proc_at(0)->host());
+  if (!connection) return call->fail_all(connection.error());
+  (*connection)->calls().call_all_async(to, port, body, options.deadline, call);
 }
 
 Result<std::vector<Result<std::vector<ProcSetting>>>> Context::ask_settings(

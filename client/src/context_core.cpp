@@ -1,7 +1,5 @@
 #include "client/src/context_core.h"
 
-#include <unistd.h>
-
 #include "common/base/masked_thread.h"
 #include "common/loop/short_slices.h"
 #include "common/security/keys.h"
@@ -9,11 +7,11 @@
 namespace meshbus {
 
 ContextCore::ContextCore(ContextOptions options, Config config)
-    : options_(std::move(options)), config_(std::move(config)), pid_(::getpid()) {
+    : options_(std::move(options)), config_(std::move(config)) {
   zmq_context_.set(zmq::ctxopt::max_sockets, 1024);
   thread_ = start_masked_thread([this] {
     ask_for_short_slices();
-    reactor_.run();
+    reactor_.run_until([] { return false; });
   });
   // Whatever runs there from now on sees thread_.
   run([] {});
@@ -28,7 +26,7 @@ Result<std::shared_ptr<ContextCore>> ContextCore::create(ContextOptions options)
   // The last owner may be a handler, or something that the reactor let go: these cannot wait for
   // their own threads to end.
   const auto end = [](ContextCore* core) {
-    if (core->pid_ != ::getpid())
+    if (!core->process_.is_here())
       return;  // A forked child: its threads are not here; whatever they held stays untouched.
     if (core->is_reactor_thread() || core->handlers_.is_here()) {
       start_masked_thread([core] { delete core; }).detach();
@@ -52,15 +50,17 @@ ContextCore::~ContextCore() {
     for (auto& [connection, owned] : connections_) connection->close("the launcher ends");
   });
   handlers_.finish();
+  sender_.stop();
   run([this] { connections_.clear(); });
   reactor_.stop();
   thread_.join();
 }
 
 Result<void> ContextCore::check_process() const {
-  if (pid_ == ::getpid()) return {};
+  if (process_.is_here()) return {};
   return fail(ErrorCode::refused, "a Context cannot be used after fork(): it belongs to process " +
-                                      std::to_string(pid_) + "; make a new one in the child");
+                                      std::to_string(process_.pid()) +
+                                      "; make a new one in the child");
 }
 
 Result<void> ContextCore::check_may_wait() const {
@@ -70,19 +70,8 @@ Result<void> ContextCore::check_may_wait() const {
               "this call waits for the Context's own thread, and came from it");
 }
 
-void ContextCore::set_way(const HostAddr& host, Way way) {
-  const std::lock_guard lock(ways_mutex_);
-  ways_.insert_or_assign(host, std::move(way));
-}
-
-ContextCore::Way ContextCore::way_to(const HostAddr& host) const {
-  const std::lock_guard lock(ways_mutex_);
-  const auto found = ways_.find(host);
-  return found == ways_.end() ? Way() : found->second;
-}
-
 void ContextCore::reach(const HostAddr& host, Session::Options& session) const {
-  const auto way = way_to(host);
+  const auto way = ways_.find(host);
   const auto at = way.socket.value_or(host);
   session.endpoint = at.zmq_endpoint();
   session.keys = keys_for(KeyDirectory::find(config_), at);
@@ -91,66 +80,65 @@ void ContextCore::reach(const HostAddr& host, Session::Options& session) const {
 
 ConnectionUse ContextCore::connect(const std::shared_ptr<ContextCore>& self,
                                    const HostAddr& gateway) {
-  return {self, run([this, gateway] {
-            for (auto& [connection, owned] : connections_) {
-              if (connection->gateway().is_open() && connection->gateway().host() == gateway) {
-                ++owned.uses;
-                return connection;
-              }
-            }
-            auto made = std::make_unique<Connection>(*this, gateway);
-            auto* const connection = made.get();
-            if (closing_) connection->close("the launcher ends");
-            connections_.emplace(connection, Owned{std::move(made), 1});
-            return connection;
-          })};
+  return run([this, &self, &gateway] {
+    for (const auto& [connection, owned] : connections_) {
+      if (connection->gateway().is_open() && connection->gateway().host() == gateway)
+        return ConnectionUse(self, connection);
+    }
+    auto made = std::make_unique<Connection>(*this, gateway);
+    auto* const connection = made.get();
+    if (closing_) connection->close("the launcher ends");
+    connections_.emplace(connection, std::move(made));
+    sender_.forget_routes();  // this may be a better way
+    return ConnectionUse(self, connection);
+  });
 }
 
 ConnectionUse ContextCore::connect_to_nobody(const std::shared_ptr<ContextCore>& self) {
-  return {self, run([this] {
-            auto made = std::make_unique<Connection>(*this);
-            auto* const connection = made.get();
-            connections_.emplace(connection, Owned{std::move(made), 1});
-            return connection;
-          })};
+  return run([this, &self] {
+    auto made = std::make_unique<Connection>(*this);
+    auto* const connection = made.get();
+    connections_.emplace(connection, std::move(made));
+    return ConnectionUse(self, connection);
+  });
 }
 
 Result<ConnectionUse> ContextCore::find_connection(const std::shared_ptr<ContextCore>& self,
                                                    const HostAddr& host) {
-  auto* const found = run([this, host]() -> Connection* {
-    Owned* best = nullptr;
-    int best_score = -1;
-    for (auto& [connection, owned] : connections_) {
-      if (!connection->gateway().is_open()) continue;
-      const int score = connection->gateway().host() == host ? 2
-                        : connection->hosts().knows(host)    ? 1
-                                                             : 0;
-      if (score <= best_score) continue;
-      best = &owned;
-      best_score = score;
-    }
-    if (best == nullptr) return nullptr;
-    ++best->uses;
-    return best->connection.get();
+  return visit([&]() -> Result<ConnectionUse> {
+    const auto best = best_connection(host);
+    if (!best) return fail(best.error());
+    return ConnectionUse(self, best->connection);
   });
-  if (found == nullptr)
-    return fail(ErrorCode::unroutable,
-                "no way to " + host.to_string() +
-                    ": this Context has no host mesh; attach to one or start one first");
-  return ConnectionUse(self, found);
 }
 
-ConnectionUse ContextCore::use_again(const std::shared_ptr<ContextCore>& self,
-                                     Connection* connection) {
-  run([&] { ++connections_.at(connection).uses; });
-  return {self, connection};
+Result<ContextCore::BestConnection> ContextCore::best_connection(const HostAddr& host) const {
+  BestConnection best;
+  for (const auto& [connection, owned] : connections_) {
+    if (!connection->gateway().is_open()) continue;
+    if (connection->gateway().host() == host) return BestConnection{connection, true};
+    const bool is_known = connection->hosts().knows(host);
+    if (best.connection == nullptr || (is_known && !best.is_known)) best = {connection, is_known};
+  }
+  if (best.connection != nullptr) return best;
+  return fail(ErrorCode::unroutable,
+              "no way to " + host.to_string() +
+                  ": this Context has no host mesh; attach to one or start one first");
+}
+
+void ContextCore::flush() {
+  for (const auto& [connection, owned] : connections_) {
+    if (auto* const bus = connection->gateway().bus()) bus->flush();
+  }
 }
 
 void ContextCore::release(Connection* connection) {
+  // Behind what was posted for it.
   reactor_.post([this, connection] {
     const auto found = connections_.find(connection);
-    if (found == connections_.end() || --found->second.uses != 0) return;
-    found->second.connection->close("the launcher is done with this host mesh");
+    // It may have got another use meanwhile.
+    if (found == connections_.end() || connection->is_used()) return;
+    connection->close("the launcher is done with this host mesh");
     connections_.erase(found);
   });
 }
@@ -162,12 +150,12 @@ void ContextCore::on_host_ended(const HostAddr& host, const std::string& reason)
 void ContextCore::forget_actors(Connection* connection, const std::weak_ptr<ActorMonitor>& actors) {
   const auto found = connections_.find(connection);
   const auto monitor = actors.lock();
-  if (found != connections_.end() && monitor != nullptr)
-    found->second.connection->updates().remove(*monitor);
+  if (found != connections_.end() && monitor != nullptr) connection->updates().remove(*monitor);
 }
 
 ConnectionUse::~ConnectionUse() {
-  if (core_ != nullptr && core_->check_process()) core_->release(connection_);
+  if (connection_ == nullptr || !core_->check_process() || !connection_->drop_use()) return;
+  core_->release(connection_);
 }
 
 ConnectionUse& ConnectionUse::operator=(ConnectionUse&& other) noexcept {

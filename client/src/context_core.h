@@ -1,7 +1,5 @@
 #pragma once
 
-#include <sys/types.h>
-
 #include <chrono>
 #include <cstdint>
 #include <future>
@@ -17,7 +15,10 @@
 
 #include "client/src/connection.h"
 #include "client/src/handler_thread.h"
+#include "client/src/host_ways.h"
+#include "client/src/message_sender.h"
 #include "client/src/returned_messages.h"
+#include "common/base/forks.h"
 #include "common/bus/session.h"
 #include "common/config/config.h"
 #include "common/loop/reactor.h"
@@ -42,6 +43,7 @@ class ContextCore {
   HandlerThread& handlers() noexcept { return handlers_; }
   /// Messages of this launcher that have not arrived.
   ReturnedMessages& returned() noexcept { return returned_; }
+  MessageSender& sender() noexcept { return sender_; }
 
   bool is_reactor_thread() const { return thread_.get_id() == std::this_thread::get_id(); }
   /// Errors: refused after a fork.
@@ -62,17 +64,19 @@ class ContextCore {
     return future.get();
   }
 
-  /// How to come to a host, where its address alone does not say it.
-  struct Way {
-    /// The socket of a host of this user on this machine, whatever address it is known by.
-    std::optional<HostAddr> socket;
-    /// Keys that are in no file.
-    std::optional<CurveKeys> keys;
-  };
-  /// Any thread. For the connections that are made from now on.
-  void set_way(const HostAddr& host, Way way);
-  /// Any thread.
-  Way way_to(const HostAddr& host) const;
+  /// Runs `function` between two turns, on the caller's thread, or in this one. Only after
+  /// check_may_wait().
+  template <typename Function>
+  auto visit(Function function) -> std::invoke_result_t<Function> {
+    if (reactor_.is_in_turn()) return function();
+    const auto visit = reactor_.visit();
+    return function();
+  }
+  /// Within a visit or a turn: what all connections have queued leaves, as far as it goes now.
+  void flush();
+
+  HostWays& ways() noexcept { return ways_; }
+  const HostWays& ways() const noexcept { return ways_; }
   /// Any thread. Writes into the options of a session how to come to the broker of that host.
   void reach(const HostAddr& host, Session::Options& session) const;
 
@@ -81,13 +85,17 @@ class ContextCore {
   ConnectionUse connect(const std::shared_ptr<ContextCore>& self, const HostAddr& gateway);
   /// A connection that was never open: for meshes without a host.
   ConnectionUse connect_to_nobody(const std::shared_ptr<ContextCore>& self);
+  struct BestConnection {
+    Connection* connection = nullptr;
+    bool is_known = false;  ///< It knows that host.
+  };
+  /// Within a visit or a turn. Errors: unroutable.
+  Result<BestConnection> best_connection(const HostAddr& host) const;
   /// A connection through which that host can be asked. Errors: unroutable when this Context has no
   /// host mesh.
   Result<ConnectionUse> find_connection(const std::shared_ptr<ContextCore>& self,
                                         const HostAddr& host);
-  /// Another use of a connection that the caller has one of.
-  ConnectionUse use_again(const std::shared_ptr<ContextCore>& self, Connection* connection);
-  /// For ConnectionUse.
+  /// Any thread, for ConnectionUse: it was the last one.
   void release(Connection* connection);
   /// Reactor thread: these actors are nobody's any more.
   void forget_actors(Connection* connection, const std::weak_ptr<ActorMonitor>& actors);
@@ -99,20 +107,16 @@ class ContextCore {
 
   ContextOptions options_;
   Config config_;
-  pid_t pid_;
+  const OwnProcess process_;
   zmq::context_t zmq_context_{1};
   Reactor reactor_;
   /// Reactor thread.
-  struct Owned {
-    std::unique_ptr<Connection> connection;
-    unsigned uses = 0;
-  };
-  std::map<Connection*, Owned> connections_;
+  std::map<Connection*, std::unique_ptr<Connection>> connections_;
   bool closing_ = false;
-  mutable std::mutex ways_mutex_;
-  std::map<HostAddr, Way> ways_;  // guarded by ways_mutex_
+  HostWays ways_;
   HandlerThread handlers_;
   ReturnedMessages returned_{handlers_, options_.on_returned};
+  MessageSender sender_{*this};
   std::thread thread_;
 };
 

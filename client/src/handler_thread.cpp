@@ -4,14 +4,15 @@
 
 namespace meshbus {
 
-void HandlerThread::post(std::function<void()> task) {
+bool HandlerThread::post(std::function<void()> task) {
   {
     const std::lock_guard lock(mutex_);
-    if (ending_) return;
+    if (ending_) return false;
     tasks_.push_back(std::move(task));
     if (!thread_.joinable()) thread_ = start_masked_thread([this] { run(); });
   }
   changed_.notify_one();
+  return true;
 }
 
 void HandlerThread::finish() {

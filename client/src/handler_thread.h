@@ -17,8 +17,8 @@ class HandlerThread {
   HandlerThread(const HandlerThread&) = delete;
   HandlerThread& operator=(const HandlerThread&) = delete;
 
-  /// From any thread. After finish() nothing happens.
-  void post(std::function<void()> task);
+  /// From any thread. False after finish(): the task will not run.
+  bool post(std::function<void()> task);
   /// Runs what is queued, waits for it, and ends the thread. Not from the thread itself.
   void finish();
   /// Whether the caller is a handler.

@@ -79,7 +79,6 @@ Bus::~Bus() {
   reactor_.forget_turn_end(turn_end_);
   reactor_.cancel(fates_timer_);
   reactor_.cancel(taken_timer_);
-  for (const auto& [id, pending] : pending_) reactor_.cancel(pending.timer);
   for (const auto& [id, cast] : casts_) reactor_.cancel(cast.timer);
 }
 
@@ -166,7 +165,7 @@ void Bus::remember(const SentFates::Receiver& to, wire::Envelope envelope, std::
 }
 
 Bus::Packed Bus::pack(std::uint64_t proc, std::uint64_t host, std::uint32_t port, Bytes body,
-                      zmq::message_t* part, std::size_t most_bytes) {
+                      zmq::message_t* part, const Most& most) {
   wire::Envelope envelope;
   envelope.mutate_destination_proc(proc);
   envelope.mutate_destination_host(host);
@@ -178,15 +177,15 @@ Bus::Packed Bus::pack(std::uint64_t proc, std::uint64_t host, std::uint32_t port
     return {Packed::Outcome::not_now};
   const Outbox& outbox = session_->outbox();
   const bool is_first = outbox.empty();
-  if (outbox.bytes() + sizeof envelope + body.size() > most_bytes ||
-      post_locked(envelope, body, part) == 0)
+  if (outbox.bytes() + sizeof envelope + body.size() > most.bytes ||
+      outbox.count() >= most.queued || post_locked(envelope, body, part) == 0)
     return {Packed::Outcome::no_room};
   return {Packed::Outcome::packed, is_first, outbox.is_full(wire::Lane::data)};
 }
 
 Bus::Load Bus::load() const {
   const auto lock = session_->lock();
-  return {session_->outbox().bytes(), fates_.count()};
+  return {session_->outbox().bytes(), fates_.count(), session_->outbox().count()};
 }
 
 void Bus::flush() {
@@ -230,59 +229,57 @@ bool Bus::send_control(const Destination& to, const std::string& bytes, wire::La
   return post(to, 0, wire::Kind::control, lane, bytes) != 0;
 }
 
-std::uint64_t Bus::add_pending(std::chrono::milliseconds deadline, Pending pending) {
-  const auto id = next_id_++;
-  pending.timer = reactor_.after(deadline, [this, id, deadline] {
-    fail_pending(id, Error(ErrorCode::timeout,
-                           "no answer within " + std::to_string(deadline.count()) + " ms"));
-  });
-  pending_of_proc_.emplace(pending.proc, id);
-  pending_.emplace(id, std::move(pending));
-  return id;
-}
-
 void Bus::request(const Destination& to, const ControlBody& body,
                   std::chrono::milliseconds deadline, Answer answer) {
-  const auto id =
-      add_pending(deadline, Pending{.proc = to.proc, .host = to.host, .answer = std::move(answer)});
+  const auto id = next_id_++;
+  pending_.add(id, {to.proc, to.host}, deadline, std::move(answer));
   const auto bytes =
       encode_control({.id = id, .deadline_ms = static_cast<std::uint32_t>(deadline.count())}, body);
   if (bytes.size() > kBodyLimit) {
-    fail_later(
+    pending_.fail_later(
         id, Error(ErrorCode::too_large, body.name() + " of " + std::to_string(bytes.size()) +
                                             " bytes; the limit is " + std::to_string(kBodyLimit)));
     return;
   }
   const auto sequence = post(to, 0, wire::Kind::control, wire::Lane::control, bytes);
   if (sequence == 0) {
-    fail_later(id, Error(ErrorCode::queue_full, body.name() + ": the queue to the broker is full"));
+    pending_.fail_later(
+        id, Error(ErrorCode::queue_full, body.name() + ": the queue to the broker is full"));
     return;
   }
-  pending_.at(id).sequence = sequence;
-  id_of_sequence_.emplace(sequence, id);
+  pending_.set_sequence(id, sequence);
 }
 
-void Bus::call(const Destination& to, std::uint32_t port, Bytes body,
-               std::chrono::milliseconds deadline, CallAnswer answer) {
-  const auto id = add_pending(
-      deadline, Pending{.proc = to.proc, .host = to.host, .call_answer = std::move(answer)});
+std::uint64_t Bus::call(const Destination& to, std::uint32_t port, Bytes body,
+                        std::chrono::milliseconds deadline, CallAnswer answer) {
+  const auto id = next_id_++;
+  pending_.add_call(id, {to.proc, to.host}, deadline, std::move(answer));
   const wire::CallHeader header(id, static_cast<std::uint32_t>(deadline.count()),
                                 wire::ErrorCode::none, 0);
   if (body.size() + sizeof header > kBodyLimit) {
-    fail_later(id, Error(ErrorCode::too_large, "a call of " + std::to_string(body.size()) +
-                                                   " bytes; the limit is " +
-                                                   std::to_string(kBodyLimit - sizeof header)));
-    return;
+    pending_.fail_later(
+        id, Error(ErrorCode::too_large, "a call of " + std::to_string(body.size()) +
+                                            " bytes; the limit is " +
+                                            std::to_string(kBodyLimit - sizeof header)));
+    return id;
   }
   std::string bytes(reinterpret_cast<const char*>(&header), sizeof header);
   bytes.append(body);
   const auto sequence = post(to, port, wire::Kind::call, wire::Lane::data, bytes);
   if (sequence == 0) {
-    fail_later(id, Error(ErrorCode::queue_full, "the queue to the broker is full"));
-    return;
+    pending_.fail_later(id, Error(ErrorCode::queue_full, "the queue to the broker is full"));
+    return id;
   }
-  pending_.at(id).sequence = sequence;
-  id_of_sequence_.emplace(sequence, id);
+  pending_.set_sequence(id, sequence);
+  return id;
+}
+
+void Bus::give_up_call(std::uint64_t id, const Error& why) {
+  if (casts_.contains(id)) {
+    fail_cast_call(id, why);
+  } else {
+    pending_.fail(id, why);
+  }
 }
 
 void Bus::answer_call(const wire::Envelope& call, const wire::CallHeader& header, Bytes body) {
@@ -398,7 +395,7 @@ void Bus::on_control(const FrameReader::Message& message) {
   }
   if (control->head().is_answer) {
     const auto id = control->head().id;  // before the move: arguments are evaluated in any order
-    if (find_pending(id, message.envelope) != nullptr) finish(id, std::move(*control));
+    if (is_open(id, message.envelope)) pending_.finish(id, std::move(*control));
     return;
   }
   if (const auto* undeliverable = control->body_as<wire::Undeliverable>();
@@ -445,8 +442,8 @@ void Bus::on_call_answer(const FrameReader::Message& message) {
                     : Result<std::string>(std::string(body));
   if (casts_.contains(header.id())) {
     on_cast_answer(header.id(), message.envelope, std::move(answer));
-  } else if (find_pending(header.id(), message.envelope) != nullptr) {
-    finish_call(header.id(), std::move(answer));
+  } else if (is_open(header.id(), message.envelope)) {
+    pending_.finish_call(header.id(), std::move(answer));
   }
 }
 
@@ -454,64 +451,16 @@ bool Bus::is_of_host(const wire::Envelope& from, std::uint64_t host) const noexc
   return from.source_host() == (host == 0 ? own_host_ : host);
 }
 
-const Bus::Pending* Bus::find_pending(std::uint64_t id, const wire::Envelope& from) const {
-  const auto found = pending_.find(id);
-  if (found == pending_.end()) return nullptr;  // answered already, or too late
-  const Pending& pending = found->second;
-  if (from.source_proc() == pending.proc && is_of_host(from, pending.host)) return &pending;
+bool Bus::is_open(std::uint64_t id, const wire::Envelope& from) const {
+  const auto* const asked = pending_.find(id);
+  if (asked == nullptr) return false;  // answered already, or too late
+  if (from.source_proc() == asked->proc && is_of_host(from, asked->host)) return true;
   log::warn("bus: an answer is dropped: it does not come from the one that was asked");
-  return nullptr;
-}
-
-void Bus::finish(std::uint64_t id, Result<ControlMessage> answer) {
-  const auto found = pending_.find(id);
-  if (found == pending_.end() || !found->second.answer) return;  // answered already, or too late
-  const auto pending = std::move(found->second);
-  pending_.erase(found);
-  pending_of_proc_.erase({pending.proc, id});
-  id_of_sequence_.erase(pending.sequence);
-  reactor_.cancel(pending.timer);
-  if (answer) {
-    if (const auto* refusal = answer->body_as<wire::Refusal>())
-      answer = fail(from_wire(refusal->code()), text_of(refusal->detail()));
-  }
-  pending.answer(std::move(answer));
-}
-
-void Bus::finish_call(std::uint64_t id, Result<std::string> answer) {
-  const auto found = pending_.find(id);
-  if (found == pending_.end() || !found->second.call_answer) return;
-  const auto pending = std::move(found->second);
-  pending_.erase(found);
-  pending_of_proc_.erase({pending.proc, id});
-  id_of_sequence_.erase(pending.sequence);
-  reactor_.cancel(pending.timer);
-  pending.call_answer(std::move(answer));
-}
-
-void Bus::fail_pending(std::uint64_t id, const Error& error) {
-  const auto found = pending_.find(id);
-  if (found == pending_.end()) return;
-  if (found->second.answer) {
-    finish(id, fail(error));
-  } else {
-    finish_call(id, fail(error));
-  }
-}
-
-void Bus::fail_later(std::uint64_t id, Error error) {
-  reactor_.post([this, id, error = std::move(error), alive = std::weak_ptr<void>(alive_)] {
-    if (!alive.expired()) fail_pending(id, error);
-  });
+  return false;
 }
 
 void Bus::give_up(const Destination& to, const std::string& why) {
-  std::vector<std::uint64_t> ids;
-  for (auto at = pending_of_proc_.lower_bound({to.proc, 0});
-       at != pending_of_proc_.end() && at->first == to.proc; ++at) {
-    if (pending_.at(at->second).host == to.host) ids.push_back(at->second);
-  }
-  for (const auto id : ids) fail_pending(id, Error(ErrorCode::fate_unknown, why));
+  pending_.fail_to({to.proc, to.host}, Error(ErrorCode::fate_unknown, why));
   std::vector<std::pair<std::uint64_t, std::uint64_t>> ordinals;
   for (const auto& [id, cast] : casts_) {
     const auto found = cast.to->ordinal_of_proc.find(to.proc);
@@ -522,12 +471,9 @@ void Bus::give_up(const Destination& to, const std::string& why) {
 }
 
 void Bus::fail_all(const Error& error) {
+  pending_.fail_all(error);
   // Only those that are open now: an answer may ask again.
   std::vector<std::uint64_t> ids;
-  ids.reserve(pending_.size());
-  for (const auto& [id, pending] : pending_) ids.push_back(id);
-  for (const auto id : ids) fail_pending(id, error);
-  ids.clear();
   for (const auto& [id, cast] : casts_) ids.push_back(id);
   for (const auto id : ids) fail_cast_call(id, error);
 }

@@ -6,7 +6,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "common/bus/fates.h"
+#include "common/bus/pending_requests.h"
 #include "common/bus/session.h"
 #include "common/wire/dispatcher.h"
 #include "meshbus/address.h"
@@ -56,8 +56,8 @@ class Bus {
   /// Messages on their way to all receivers together, 16 bytes each, before send() and cast() say
   /// queue_full.
   static constexpr std::size_t kMostOutstanding = 1024 * 1024;
-  using Answer = std::function<void(Result<ControlMessage>)>;
-  using CallAnswer = std::function<void(Result<std::string>)>;
+  using Answer = PendingRequests::Answer;
+  using CallAnswer = PendingRequests::CallAnswer;
   /// The answer of one rank, by its ordinal in the view.
   using CastAnswer = std::function<void(std::uint64_t ordinal, Result<std::string>)>;
   /// A message or call for a port.
@@ -138,9 +138,11 @@ class Bus {
   void give_up(const Destination& to, const std::string& why);
 
   /// Bytes for a port of a proc, with an answer: call_error when the handler there failed;
-  /// otherwise errors as request().
-  void call(const Destination& to, std::uint32_t port, Bytes body,
-            std::chrono::milliseconds deadline, CallAnswer answer);
+  /// otherwise errors as request(). The number is for give_up_call().
+  std::uint64_t call(const Destination& to, std::uint32_t port, Bytes body,
+                     std::chrono::milliseconds deadline, CallAnswer answer);
+  /// The caller gives up: what is open of that call() or cast_call() fails with that error, now.
+  void give_up_call(std::uint64_t id, const Error& why);
   void answer_call(const wire::Envelope& call, const wire::CallHeader& header, Bytes body);
   void fail_call(const wire::Envelope& call, const wire::CallHeader& header, const Error& error);
   /// Bytes for a port, without an answer; what comes back is told by on_undeliverable, unless
@@ -153,6 +155,12 @@ class Bus {
   struct Load {
     std::size_t bytes = 0;        ///< Given to us and not yet to the socket.
     std::size_t outstanding = 0;  ///< Messages that are not known to be taken.
+    std::size_t queued = 0;       ///< Messages given to us and not yet to the socket.
+  };
+  /// What may wait to leave.
+  struct Most {
+    std::size_t bytes;
+    std::size_t queued = SIZE_MAX;
   };
   /// What became of a message that was to be packed.
   struct Packed {
@@ -169,10 +177,11 @@ class Bus {
     bool is_full = false;
   };
   /// send() on any thread, beside the reactor's (decision 30). The message leaves with the next
-  /// flush(), which the caller has to see to. Only when no more than `most_bytes` wait then.
+  /// flush(), which the caller has to see to. Only when no more than `most` wait then (Load::bytes
+  /// and Load::queued).
   /// `part`: what the body is, moved from; null: it is copied.
   Packed pack(std::uint64_t proc, std::uint64_t host, std::uint32_t port, Bytes body,
-              zmq::message_t* part, std::size_t most_bytes);
+              zmq::message_t* part, const Most& most);
   /// Any thread.
   Load load() const;
   /// See Session; any thread.
@@ -187,9 +196,9 @@ class Bus {
   /// Errors: too_large, queue_full, version_mismatch (an older broker); nothing was sent then.
   Result<void> cast(const CastPlan& to, std::uint32_t port, Bytes body, bool no_return = false);
   /// Calls every rank of a view: `answer` is called once for each, never from inside this call.
-  /// Errors as call(), by rank.
-  void cast_call(std::shared_ptr<const CastPlan> to, std::uint32_t port, Bytes body,
-                 std::chrono::milliseconds deadline, CastAnswer answer);
+  /// Errors as call(), by rank. The number is for give_up_call().
+  std::uint64_t cast_call(std::shared_ptr<const CastPlan> to, std::uint32_t port, Bytes body,
+                          std::chrono::milliseconds deadline, CastAnswer answer);
   /// A message that was handed to on_data and that nobody takes: its sender hears why. Not to be
   /// counted as taken.
   void give_back(const wire::Envelope& message, const Error& error);
@@ -211,16 +220,6 @@ class Bus {
              std::chrono::milliseconds linger = std::chrono::milliseconds(200));
 
  private:
-  struct Pending {
-    /// Who was asked, and alone may answer.
-    std::uint64_t proc = 0;
-    std::uint64_t host = 0;
-    Answer answer = {};
-    CallAnswer call_answer = {};
-    std::uint64_t sequence = 0;
-    Reactor::TimerId timer = 0;
-  };
-
   /// A call to every rank of a view, and who has not answered yet.
   struct CastCall {
     std::shared_ptr<const CastPlan> to;
@@ -283,16 +282,10 @@ class Bus {
   void log_refusal(const wire::Envelope& from, const Error& error);
   void on_call_answer(const FrameReader::Message& message);
   void on_undeliverable(const wire::Envelope& from, const wire::Undeliverable& undeliverable);
-  /// The open request or call of that id, if `from` is whom it was sent to; otherwise null.
-  const Pending* find_pending(std::uint64_t id, const wire::Envelope& from) const;
+  /// Whether that request or call is open and was sent to `from`.
+  bool is_open(std::uint64_t id, const wire::Envelope& from) const;
   bool is_of_host(const wire::Envelope& from, std::uint64_t host) const noexcept;
-  std::uint64_t add_pending(std::chrono::milliseconds deadline, Pending pending);
-  void finish(std::uint64_t id, Result<ControlMessage> answer);
-  void finish_call(std::uint64_t id, Result<std::string> answer);
-  void fail_pending(std::uint64_t id, const Error& error);
   void fail_all(const Error& error);
-  /// The same from a later turn, because `answer` must not run inside the call that asked.
-  void fail_later(std::uint64_t id, Error error);
 
   Reactor& reactor_;
   Dispatcher handlers_;
@@ -309,9 +302,7 @@ class Bus {
           std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count()) >>
       8;
   std::uint64_t next_id_ = next_sequence_;
-  std::map<std::uint64_t, Pending> pending_;
-  std::set<std::pair<std::uint64_t, std::uint64_t>> pending_of_proc_;  // proc, id
-  std::unordered_map<std::uint64_t, std::uint64_t> id_of_sequence_;
+  PendingRequests pending_{reactor_};
   std::map<std::uint64_t, CastCall> casts_;
   std::unordered_map<std::uint64_t, std::uint64_t> cast_of_sequence_;
   /// Our broker is of a release that knows no casts.

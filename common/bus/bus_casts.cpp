@@ -92,9 +92,9 @@ Result<void> Bus::cast(const CastPlan& to, std::uint32_t port, Bytes body, bool 
   return {};
 }
 
-void Bus::cast_call(std::shared_ptr<const CastPlan> to, std::uint32_t port, Bytes body,
-                    std::chrono::milliseconds deadline, CastAnswer answer) {
-  if (to->targets.empty()) return;
+std::uint64_t Bus::cast_call(std::shared_ptr<const CastPlan> to, std::uint32_t port, Bytes body,
+                             std::chrono::milliseconds deadline, CastAnswer answer) {
+  if (to->targets.empty()) return 0;
   const auto id = next_id_++;
   CastCall& cast = casts_[id] = {.to = to, .answer = std::move(answer)};
   cast.left = to->targets.size();
@@ -125,6 +125,7 @@ void Bus::cast_call(std::shared_ptr<const CastPlan> to, std::uint32_t port, Byte
       cast_of_sequence_.emplace(sequence, id);
     }
   }
+  return id;
 }
 
 void Bus::on_cast_answer(std::uint64_t id, const wire::Envelope& from, Result<std::string> answer) {

@@ -84,14 +84,13 @@ void Bus::settle(const SentFates::Receiver& receiver, std::uint64_t end) {
 
 void Bus::on_undeliverable(const wire::Envelope& from, const wire::Undeliverable& undeliverable) {
   const wire::Envelope& envelope = *undeliverable.envelope();
-  const auto found = id_of_sequence_.find(envelope.sequence());
-  // Only who had it can tell: our own broker, that of the host it was for, and whoever it was for.
+  const auto id = pending_.of_sequence(envelope.sequence());
+  const auto* const asked = id ? pending_.find(*id) : nullptr;
+  // Only a process that had it can tell: our own broker, that of its host, and its receiver.
   const bool is_broker = from.source_proc() == 0 && from.role() == Role::broker;
   const bool is_own = is_broker && is_of_host(from, 0);
-  const auto host = found == id_of_sequence_.end() ? envelope.destination_host()
-                                                   : pending_.at(found->second).host;
-  const auto proc = found == id_of_sequence_.end() ? envelope.destination_proc()
-                                                   : pending_.at(found->second).proc;
+  const auto host = asked == nullptr ? envelope.destination_host() : asked->host;
+  const auto proc = asked == nullptr ? envelope.destination_proc() : asked->proc;
   if (!is_own && !((is_broker || from.source_proc() == proc) && is_of_host(from, host))) {
     log::warn("bus: an Undeliverable is dropped: it comes from one that the message did not reach");
     return;
@@ -105,10 +104,7 @@ void Bus::on_undeliverable(const wire::Envelope& from, const wire::Undeliverable
   // Our broker has forgotten that host: it is introduced again with the next message.
   if (is_own && error.code() == ErrorCode::no_such_host)
     forget_introduced(envelope.destination_host());
-  if (found != id_of_sequence_.end()) {
-    fail_pending(found->second, error);
-    return;
-  }
+  if (id) return pending_.fail(*id, error);
   // What is known to be taken, or was told already, is not told again.
   if (has_fate(envelope) &&
       !forget_fate(receiver_of(envelope.destination_proc(), envelope.destination_host()), envelope,
@@ -139,9 +135,8 @@ void Bus::fail_queued(const wire::Envelope& envelope) {
   }
   if (has_fate(envelope))
     forget_fate(receiver_of(envelope.destination_proc(), envelope.destination_host()), envelope);
-  if (const auto found = id_of_sequence_.find(envelope.sequence());
-      found != id_of_sequence_.end()) {
-    fail_later(found->second, error);
+  if (const auto id = pending_.of_sequence(envelope.sequence())) {
+    pending_.fail_later(*id, error);
   } else if (events_.on_undeliverable) {
     reactor_.post([this, envelope, error, alive = std::weak_ptr<void>(alive_)] {
       if (!alive.expired()) events_.on_undeliverable(envelope, error);
@@ -173,12 +168,10 @@ void Bus::watch_fates() {
 }
 
 void Bus::ask_taken(const SentFates::Receiver& receiver) {
-  const auto id = add_pending(
-      kAskLimit, Pending{.proc = receiver.proc,
-                         .host = receiver.host,
-                         .answer = [this, receiver](const Result<ControlMessage>& answer) {
-                           on_asked(receiver, answer);
-                         }});
+  const auto id = next_id_++;
+  pending_.add(
+      id, {receiver.proc, receiver.host}, kAskLimit,
+      [this, receiver](const Result<ControlMessage>& answer) { on_asked(receiver, answer); });
   const auto limit = static_cast<std::uint32_t>(std::chrono::milliseconds(kAskLimit).count());
   const auto sequence =
       post({receiver.proc, receiver.host, {}}, 0, wire::Kind::control, wire::Lane::data,
@@ -189,11 +182,10 @@ void Bus::ask_taken(const SentFates::Receiver& receiver) {
     fates_.on_asked(receiver, sequence == 0 ? next_sequence_ : sequence + 1);
   }
   if (sequence == 0) {
-    fail_later(id, Error(ErrorCode::queue_full, "the queue to the broker is full"));
+    pending_.fail_later(id, Error(ErrorCode::queue_full, "the queue to the broker is full"));
     return;
   }
-  pending_.at(id).sequence = sequence;
-  id_of_sequence_.emplace(sequence, id);
+  pending_.set_sequence(id, sequence);
 }
 
 void Bus::on_asked(const SentFates::Receiver& receiver, const Result<ControlMessage>& answer) {

@@ -1,10 +1,21 @@
 #include "common/bus/outgoing.h"
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <utility>
 
+#include "common/base/block_pool.h"
+
 namespace meshbus {
+
+std::optional<zmq::message_t> detached_part(Bytes body, const SharedBody* shared) {
+  if (body.size() <= kInlineLimit) return std::nullopt;
+  if (shared != nullptr) return Bus::share(*shared);
+  auto part = BlockPool::part(body.size());
+  std::memcpy(part.data(), body.data(), body.size());
+  return part;
+}
 
 void OutgoingRoom::report(const Bus::Load& now) {
   const std::lock_guard lock(mutex_);
@@ -21,18 +32,19 @@ bool OutgoingRoom::wait(const Bus::Load& size, Time until) {
 }
 
 Error OutgoingRoom::is_full(const Bus::Load& now) const {
-  return {ErrorCode::queue_full, std::to_string(now.bytes) + " bytes wait to leave; the limit is " +
-                                     std::to_string(most_bytes_) + "; " +
-                                     std::to_string(now.outstanding) +
-                                     " messages are not known to be taken; the limit is " +
-                                     std::to_string(Bus::kMostOutstanding)};
+  return {ErrorCode::queue_full,
+          std::to_string(now.bytes) + " bytes wait to leave; the limit is " +
+              std::to_string(most_.bytes) + "; " + std::to_string(now.queued) +
+              " messages wait to leave; the limit is " + std::to_string(most_.queued) + "; " +
+              std::to_string(now.outstanding) +
+              " messages are not known to be taken; the limit is " +
+              std::to_string(Bus::kMostOutstanding)};
 }
 
-Outgoing::Outgoing(Reactor& reactor, std::size_t most_bytes)
-    : reactor_(reactor), room_(most_bytes), flusher_([this] {
-        const auto visit = reactor_.visit();
-        bus_.load()->flush();
-        report();
+Outgoing::Outgoing(Reactor& reactor, const Bus::Most& most)
+    : reactor_(reactor), room_(most), flusher_([this] {
+        // The turn that runs, or the one that comes now, flushes in its place.
+        if (!flush_here()) reactor_.wake();
       }) {}
 
 Outgoing::~Outgoing() {
@@ -84,8 +96,8 @@ void Outgoing::report() {
   room_.report(bus_.load(std::memory_order_relaxed)->load());
 }
 
-void Outgoing::see_off_visit() {
-  if (is_quiet()) {
+void Outgoing::see_off_visit(bool is_last) {
+  if (is_last || is_quiet()) {
     bus_.load()->flush();
     report();
   } else if (!flusher_.ask()) {
@@ -93,11 +105,11 @@ void Outgoing::see_off_visit() {
   }
 }
 
-Result<void> Outgoing::use(const Use& use) {
+Result<void> Outgoing::use(const Use& use, bool is_last) {
   if (reactor_.is_in_turn()) return use(*bus_.load());
   const auto visit = reactor_.visit();
   auto done = use(*bus_.load());
-  see_off_visit();
+  see_off_visit(is_last);
   return done;
 }
 
@@ -114,7 +126,7 @@ Result<void> Outgoing::use_when_room(const Bus::Load& size, std::chrono::millise
       const auto visit = reactor_.visit();
       if (room_.has_room(bus.load(), size)) {
         auto done = use(bus);
-        see_off_visit();
+        see_off_visit(/*is_last=*/false);
         return done;
       }
     }

@@ -5,12 +5,11 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string_view>
 
-#include "common/base/block_pool.h"
 #include "common/bus/bus.h"
 #include "common/loop/flusher.h"
 #include "common/loop/reactor.h"
@@ -25,10 +24,10 @@ class OutgoingRoom {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  explicit OutgoingRoom(std::size_t most_bytes) : most_bytes_(most_bytes) {}
-  std::size_t most_bytes() const noexcept { return most_bytes_; }
+  explicit OutgoingRoom(const Bus::Most& most) : most_(most) {}
+  const Bus::Most& most() const noexcept { return most_; }
   bool has_room(const Bus::Load& now, const Bus::Load& size) const noexcept {
-    return now.bytes + size.bytes <= most_bytes_ &&
+    return now.bytes + size.bytes <= most_.bytes && now.queued < most_.queued &&
            now.outstanding + size.outstanding <= Bus::kMostOutstanding;
   }
   /// What is on its way now: to be told after whatever makes it less.
@@ -40,12 +39,16 @@ class OutgoingRoom {
   Error is_full(const Bus::Load& now) const;
 
  private:
-  const std::size_t most_bytes_;
+  const Bus::Most most_;
   std::mutex mutex_;
   std::condition_variable changed_;
   Bus::Load last_;        // guarded by mutex_
   unsigned waiting_ = 0;  // guarded by mutex_
 };
+
+/// The message part that a body too large to lie in the frame becomes; nothing for a smaller one.
+/// `shared`: the body can be had without a copy; or null.
+std::optional<zmq::message_t> detached_part(Bytes body, const SharedBody* shared);
 
 /// Sends messages for threads that are not the reactor's (decision 30). They are packed on the
 /// sender's own thread, and leave at once after a pause, with a full pack, when the loop turns, or
@@ -53,8 +56,8 @@ class OutgoingRoom {
 /// otherwise; not in a child of fork().
 class Outgoing {
  public:
-  /// `most_bytes` may wait to leave before senders wait.
-  Outgoing(Reactor& reactor, std::size_t most_bytes);
+  /// So much may wait to leave before senders wait.
+  Outgoing(Reactor& reactor, const Bus::Most& most);
   ~Outgoing();
   Outgoing(const Outgoing&) = delete;
   Outgoing& operator=(const Outgoing&) = delete;
@@ -71,8 +74,9 @@ class Outgoing {
   Result<void> send(const Destination& to, Whole whole, std::uint32_t port, Bytes body,
                     const SharedBody* shared, std::chrono::milliseconds patience);
   using Use = std::function<Result<void>(Bus&)>;
-  /// Runs `use(bus)` between two turns, or in this one, and flushes as send() does.
-  Result<void> use(const Use& use);
+  /// Runs `use(bus)` between two turns, or in this one, and flushes as send() does, or at once when
+  /// the caller has nothing more to do.
+  Result<void> use(const Use& use, bool is_last = false);
   /// The same once there is room for so much. Errors: as send(), and those of `use`.
   Result<void> use_when_room(const Bus::Load& size, std::chrono::milliseconds patience,
                              const Use& use);
@@ -93,7 +97,7 @@ class Outgoing {
   void see_off(bool is_first, bool is_full);
   bool is_quiet() const noexcept;
   /// The same within a visit.
-  void see_off_visit();
+  void see_off_visit(bool is_last);
   /// False when the loop turns at the moment.
   bool flush_here();
   void report();
@@ -108,20 +112,12 @@ template <typename Whole>
 Result<void> Outgoing::send(const Destination& to, Whole whole, std::uint32_t port, Bytes body,
                             const SharedBody* shared, std::chrono::milliseconds patience) {
   Bus& bus = *bus_.load(std::memory_order_relaxed);
-  zmq::message_t part;
-  if (body.size() > kInlineLimit) {
-    if (shared != nullptr) {
-      part = Bus::share(*shared);
-    } else {
-      part = BlockPool::part(body.size());
-      std::memcpy(part.data(), body.data(), body.size());
-    }
-  }
-  zmq::message_t* const apart = body.size() > kInlineLimit ? &part : nullptr;
+  auto part = detached_part(body, shared);
   OutgoingRoom::Time until{};
   const Bus::Load size{body.size() + sizeof(wire::Envelope), 1};
   for (;;) {
-    const auto packed = bus.pack(to.proc, to.host, port, body, apart, room_.most_bytes());
+    const auto packed =
+        bus.pack(to.proc, to.host, port, body, part ? &*part : nullptr, room_.most());
     if (packed.outcome == Bus::Packed::Outcome::packed) {
       see_off(packed.is_first, packed.is_full);
       return {};

@@ -193,15 +193,18 @@ void Reactor::run_until(const std::function<bool()>& is_enough) {
   if (is_stopping() || has_posted() || look_at_sockets()) wake();
 }
 
-Reactor::Visit::Visit(Reactor* reactor, std::unique_lock<std::mutex> lock)
+Reactor::Visit::Visit(Reactor* reactor, std::unique_lock<TurnLock> lock)
     : reactor_(reactor), lock_(std::move(lock)) {
-  if (reactor_ != nullptr) reactor_->thread_ = std::this_thread::get_id();
+  if (reactor_ == nullptr) return;
+  reactor_->thread_ = std::this_thread::get_id();
+  outer_ = std::exchange(in_turn_, reactor_);
 }
 
 Reactor::Visit::~Visit() {
   if (reactor_ == nullptr) return;
   reactor_->arm_timers();
   const bool is_wanted = reactor_->look_at_sockets() || reactor_->has_posted();
+  in_turn_ = outer_;
   lock_.unlock();
   if (is_wanted) reactor_->wake();
 }

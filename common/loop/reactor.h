@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "common/base/unique_fd.h"
+#include "common/loop/turn_lock.h"
 
 namespace meshbus {
 
@@ -100,11 +101,13 @@ class Reactor {
   void turn(Duration max_wait);
 
   /// While it lasts its thread is between two turns and may use all that lives on the reactor's
-  /// thread. It sends nothing by itself: hooks at turn ends do not run.
+  /// thread. It sends nothing by itself: hooks at turn ends do not run. It ends on its own thread.
   class Visit {
    public:
     Visit(Visit&& other) noexcept
-        : reactor_(std::exchange(other.reactor_, nullptr)), lock_(std::move(other.lock_)) {}
+        : reactor_(std::exchange(other.reactor_, nullptr)),
+          outer_(other.outer_),
+          lock_(std::move(other.lock_)) {}
     Visit& operator=(Visit&&) = delete;
     /// Has the reactor notice timers and posted work of the visitor.
     ~Visit();
@@ -113,18 +116,19 @@ class Reactor {
 
    private:
     friend class Reactor;
-    Visit(Reactor* reactor, std::unique_lock<std::mutex> lock);
+    Visit(Reactor* reactor, std::unique_lock<TurnLock> lock);
     Reactor* reactor_;
-    std::unique_lock<std::mutex> lock_;
+    const Reactor* outer_ = nullptr;
+    std::unique_lock<TurnLock> lock_;
   };
   /// For any thread that is not in a turn, of a reactor whose threads are in run_until(). Waits for
-  /// the end of the turn that runs.
+  /// the end of the turn that runs, and for the threads that came before.
   Visit visit() { return {this, std::unique_lock(turns_)}; }
-  /// The same; does not wait.
+  /// The same; does not wait, and lets threads that do go first.
   Visit try_visit();
 
   Time now() const { return now_(); }
-  /// Whether the caller is in a turn of this reactor.
+  /// Whether the caller is in a turn of this reactor, or visits it.
   bool is_in_turn() const noexcept { return in_turn_ == this; }
   /// Whether the caller is on the thread that runs this reactor. True before the first turn.
   bool is_here() const {
@@ -167,7 +171,7 @@ class Reactor {
   UniqueFd epoll_;
   UniqueFd wake_;
   /// Held during a turn of run_until(). It guards what follows.
-  std::mutex turns_;
+  TurnLock turns_;
   UniqueFd timer_fd_;
   Time armed_for_ = Time::max();
   std::thread::id thread_;

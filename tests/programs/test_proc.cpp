@@ -240,6 +240,16 @@ int main(int argc, char** argv) {
           return say(sent.error().to_string()), 0;
       }
     });
+  } else if (mode == "pour") {  // sends to the next rank as fast as it can, until it is to stop
+    program.main([](Proc& proc) {
+      say("main");
+      const auto next = (proc.rank() + 1) % proc.world_size();
+      while (!proc.stop_requested()) {
+        if (const auto sent = proc.send(next, 1, "x"); !sent)
+          return say(sent.error().to_string()), 1;
+      }
+      return 5;
+    });
   } else if (mode == "undelivered") {
     program.on_undelivered([](Proc&, const Undelivered& back) {
       say("came back: rank " + std::to_string(back.rank.value_or(999)) + " port " +

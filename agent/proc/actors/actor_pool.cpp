@@ -33,9 +33,9 @@ void ActorPool::add_worker() {
   }
 }
 
-void ActorPool::set_pastime(Pastime::Run run, Pastime::Wake wake) {
+void ActorPool::share_loop(LoopSharing::Turn turn, LoopSharing::Wake wake) {
   const std::lock_guard lock(mutex_);
-  pastime_.set(std::move(run), std::move(wake));
+  sharing_.set(std::move(turn), std::move(wake));
   changed_.notify_one();
 }
 
@@ -46,7 +46,7 @@ void ActorPool::submit(std::vector<std::shared_ptr<Runnable>> batch) {
     const std::lock_guard lock(mutex_);
     std::move(batch.begin(), batch.end(), std::back_inserter(queue_));
     ++batches_;
-    if (pastime_.is_on()) --sleeping;
+    if (sharing_.is_led()) --sleeping;
   }
   if (sleeping == 1) {
     changed_.notify_one();
@@ -58,10 +58,10 @@ void ActorPool::submit(std::vector<std::shared_ptr<Runnable>> batch) {
 void ActorPool::submit(std::shared_ptr<Runnable> one) {
   std::unique_lock lock(mutex_);
   queue_.push_back(std::move(one));
-  const bool is_for_all = pastime_.is_on() && queue_.size() >= free_threads();
+  const bool is_for_all = sharing_.is_led() && queue_.size() >= free_threads();
   lock.unlock();
   changed_.notify_one();
-  if (is_for_all) pastime_.wake();
+  if (is_for_all) sharing_.wake();
 }
 
 std::size_t ActorPool::free_threads() const {
@@ -107,17 +107,17 @@ bool ActorPool::is_here() const noexcept {
 
 bool ActorPool::is_wanted() const {
   const std::lock_guard lock(mutex_);
-  return has_reason() || pastime_.is_called();
+  return has_reason() || sharing_.is_recalled();
 }
 
 bool ActorPool::is_missed() const {
   const std::lock_guard lock(mutex_);
-  return pastime_.is_on() && has_reason();
+  return sharing_.is_led() && has_reason();
 }
 
-void ActorPool::hand_over() {
+void ActorPool::promote() {
   std::unique_lock lock(mutex_);
-  if (has_reason()) pastime_.call(lock);
+  if (has_reason()) sharing_.promote(lock);
 }
 
 void ActorPool::work(Worker& self) {
@@ -125,10 +125,7 @@ void ActorPool::work(Worker& self) {
   std::unique_lock lock(mutex_);
   ::pthread_sigmask(SIG_SETMASK, &mask_, nullptr);
   for (;;) {
-    while (!has_reason()) {
-      pastime_.pass(lock);
-      if (!has_reason()) changed_.wait(lock);
-    }
+    sharing_.follow(lock, changed_, [this] { return has_reason(); });
     if (finished_) break;
     auto next = std::move(queue_.front());
     queue_.pop_front();
@@ -141,16 +138,16 @@ void ActorPool::work(Worker& self) {
     lock.lock();
     self.busy_since.reset();
     if (self.is_relieved) {
-      // Somebody else works in its place. What it ran may have counted on the pastime.
+      // Another thread works in its place. What it ran may have counted on it to turn the loop.
       --relieved_;
-      pastime_.wake();
+      sharing_.wake();
       break;
     }
   }
   self.is_over = true;
   const auto found = std::find_if(workers_.begin(), workers_.end(),
                                   [&](const auto& worker) { return worker.get() == &self; });
-  // Who is waited for is removed by who waits.
+  // A thread that finish() waits for is removed there.
   if ((!finished_ || self.is_left) && found != workers_.end()) {
     if (self.thread.joinable()) self.thread.detach();
     workers_.erase(found);
@@ -162,7 +159,7 @@ std::size_t ActorPool::finish(Clock::duration wait) {
   std::unique_lock lock(mutex_);
   finished_ = true;
   changed_.notify_all();
-  if (pastime_.is_on()) pastime_.wake();
+  if (sharing_.is_led()) sharing_.wake();
   if (is_here()) return workers_.size();
   const auto are_over = [this] {
     return std::all_of(workers_.begin(), workers_.end(),
@@ -175,7 +172,7 @@ std::size_t ActorPool::finish(Clock::duration wait) {
     if ((*at)->is_over) over.splice(over.end(), workers_, at);
     at = next;
   }
-  // What is queued may hold whom it is about.
+  // What is queued may hold its actor.
   auto queued = std::exchange(queue_, {});
   const auto left = workers_.size();
   for (auto& worker : workers_) {

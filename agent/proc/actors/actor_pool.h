@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "agent/proc/loop/pastime.h"
+#include "agent/proc/loop/loop_sharing.h"
 
 namespace meshbus::mesh_proc {
 
@@ -62,10 +62,11 @@ class ActorPool {
   /// Makes the threads. They, and those that come later, take over the caller's signal mask: what
   /// handlers execute inherits it.
   void start();
-  /// From now on one of the threads has something to do while nothing is queued. Once.
-  void set_pastime(Pastime::Run run, Pastime::Wake wake);
-  /// Queues all of them, with one wake-up for each thread that has something to do now. For who
-  /// shares the pastime: the thread that is at it is the caller, or to be woken by hand_over().
+  /// From now on one of the threads turns the loop while nothing is queued. Once.
+  void share_loop(LoopSharing::Turn turn, LoopSharing::Wake wake);
+  /// Queues all of them, with one wake-up for each thread that has something to do now. For a
+  /// thread of the loop: the thread of the pool that turns it is the caller, or is woken by
+  /// promote().
   void submit(std::vector<std::shared_ptr<Runnable>> batch);
   /// For what runs.
   void submit(std::shared_ptr<Runnable> one);
@@ -82,12 +83,12 @@ class ActorPool {
 
   /// Whether the caller is something that runs.
   bool is_here() const noexcept;
-  /// Whether a thread is to leave its pastime: something is queued, or this is the end.
+  /// Whether a thread is to leave the loop: something is queued, or this is the end.
   bool is_wanted() const;
-  /// The same, and none has noticed: the time for hand_over().
+  /// The same, and the thread that turns the loop has not noticed: the time for promote().
   bool is_missed() const;
-  /// Wakes a thread from its pastime and waits until it is awake.
-  void hand_over();
+  /// Wakes a thread from the loop and waits until it is back.
+  void promote();
   /// Counts the batches that were queued.
   std::uint64_t batches() const noexcept { return batches_; }
   /// Ends the threads that are free and, unless they take longer than that, waits for the others.
@@ -118,7 +119,7 @@ class ActorPool {
   std::size_t relieved_ = 0;
   bool finished_ = false;
   sigset_t mask_{};
-  Pastime pastime_;
+  LoopSharing sharing_;
   std::atomic<std::uint64_t> batches_{0};
 };
 

@@ -190,8 +190,8 @@ void ActorSystem::tell(const wire::Envelope& envelope, const wire::CallHeader& h
 
 void ActorSystem::answer(const wire::Envelope& call, const wire::CallHeader& header,
                          Result<std::string> answer) {
-  const Lock lock(mutex_);
-  later([this, call, header, answer = std::move(answer)] { tell(call, header, answer); });
+  // At once: a message that the actor sends next must not arrive before its answer.
+  outside_.visit([&] { tell(call, header, answer); });
 }
 
 // --- Life: with the lock held. ---

@@ -38,6 +38,8 @@ class ActorSystem {
   struct Outside {
     std::function<bool(std::uint32_t port)> has_handler;
     std::function<Result<void>(const ProcId& to, std::uint32_t port, std::string_view body)> send;
+    /// Runs the task between two turns of the reactor; what it sends leaves soon.
+    std::function<void(const std::function<void()>&)> visit;
     std::function<void(const ProcId& to, std::uint32_t port, std::string_view body,
                        std::chrono::milliseconds deadline, Bus::CallAnswer answer)>
         call;

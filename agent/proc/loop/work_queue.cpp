@@ -17,9 +17,9 @@ void WorkQueue::start() {
   ::pthread_setname_np(thread_.native_handle(), "meshbus-work");
 }
 
-void WorkQueue::set_pastime(Pastime::Run run, Pastime::Wake wake) {
+void WorkQueue::share_loop(LoopSharing::Turn turn, LoopSharing::Wake wake) {
   const std::lock_guard lock(mutex_);
-  pastime_.set(std::move(run), std::move(wake));
+  sharing_.set(std::move(turn), std::move(wake));
   changed_.notify_one();
 }
 
@@ -48,14 +48,14 @@ void WorkQueue::push_last(Task task) {
 }
 
 void WorkQueue::call(std::unique_lock<std::mutex> lock) {
-  const bool is_passing_time = pastime_.is_on();
+  const bool is_led = sharing_.is_led();
   ++pushes_;
   lock.unlock();
   if (is_here()) return;
-  if (!is_passing_time) {
+  if (!is_led) {
     changed_.notify_one();
   } else if (shared_here != this) {
-    pastime_.wake();
+    sharing_.wake();
   }
 }
 
@@ -76,40 +76,37 @@ bool WorkQueue::is_here() const noexcept {
 
 bool WorkQueue::is_wanted() {
   const std::lock_guard lock(mutex_);
-  return has_reason() || pastime_.is_called();
+  return has_reason() || sharing_.is_recalled();
 }
 
-void WorkQueue::share_pastime() {
+void WorkQueue::join_loop() {
   shared_here = this;
 }
 
 bool WorkQueue::is_missed() {
   const std::lock_guard lock(mutex_);
-  return pastime_.is_on() && has_reason();
+  return sharing_.is_led() && has_reason();
 }
 
-void WorkQueue::hand_over() {
+void WorkQueue::promote() {
   std::unique_lock lock(mutex_);
-  if (has_reason()) pastime_.call(lock);
+  if (has_reason()) sharing_.promote(lock);
 }
 
 bool WorkQueue::is_last() {
   const std::lock_guard lock(mutex_);
-  return pastime_.is_set() && !has_reason();
+  return sharing_.has_loop() && !has_reason();
 }
 
 void WorkQueue::run() {
   running_queue = this;
   std::unique_lock lock(mutex_);
   for (;;) {
-    while (!has_reason()) {
-      pastime_.pass(lock);
-      if (!has_reason()) changed_.wait(lock);
-    }
+    sharing_.follow(lock, changed_, [this] { return has_reason(); });
     if (items_.empty()) {
       lock.unlock();
-      // The last task may have counted on the pastime.
-      pastime_.wake();
+      // The last task may have counted on this thread to turn the loop.
+      sharing_.wake();
       return;
     }
     Item item = std::move(items_.front());

@@ -10,7 +10,7 @@
 #include <thread>
 #include <utility>
 
-#include "agent/proc/loop/pastime.h"
+#include "agent/proc/loop/loop_sharing.h"
 
 namespace meshbus::mesh_proc {
 
@@ -29,8 +29,8 @@ class WorkQueue {
   /// the program's own.
   void start();
   bool is_running() const noexcept { return thread_.joinable(); }
-  /// From now on the thread has something to do while nothing is queued. Once.
-  void set_pastime(Pastime::Run run, Pastime::Wake wake);
+  /// From now on the thread turns the loop while nothing is queued. Once.
+  void share_loop(LoopSharing::Turn turn, LoopSharing::Wake wake);
 
   /// Queues work that holds so many bytes. False when the queue is full or finished.
   bool push(std::size_t bytes, Task task) { return push(bytes, 1, std::move(task)); }
@@ -48,21 +48,20 @@ class WorkQueue {
   /// Runs what is queued, takes nothing more, and waits for the end. Called from a task: only takes
   /// nothing more.
   void finish();
-  /// Whether the caller is a task, or the pastime.
+  /// Whether the caller is a task, or turns the loop as the thread of this.
   bool is_here() const noexcept;
-  /// Whether the thread is to leave its pastime: there is work, or this is the end.
+  /// Whether the thread is to leave the loop: there is work, or this is the end.
   bool is_wanted();
   /// Counts what was queued.
   std::uint64_t pushes() const noexcept { return pushes_; }
-  /// The caller has the same pastime, so that a `wake` may reach it instead. It is to ask
+  /// The caller turns the same loop, so that a `wake` may reach it instead. It is to ask
   /// is_missed() all the time, and nobody is woken for what it queues itself.
-  void share_pastime();
-  /// is_wanted(), and the thread has not noticed: the time for hand_over().
+  void join_loop();
+  /// is_wanted(), and the thread, which turns the loop, has not noticed: the time for promote().
   bool is_missed();
-  /// Wakes the thread from its pastime and waits until it is awake.
-  void hand_over();
-  /// From a task: whether nothing else is queued, so that the thread goes on with its pastime at
-  /// once.
+  /// Wakes the thread from the loop and waits until it is back.
+  void promote();
+  /// From a task: whether nothing else is queued, so that the thread turns the loop at once.
   bool is_last();
 
  private:
@@ -85,7 +84,7 @@ class WorkQueue {
   std::atomic<std::size_t> bytes_{0};
   std::atomic<std::size_t> count_{0};
   std::atomic<bool> finished_{false};
-  Pastime pastime_;
+  LoopSharing sharing_;
   std::atomic<std::uint64_t> pushes_{0};
 };
 

@@ -2,6 +2,13 @@
 
 namespace meshbus::mesh_proc {
 
+void MessageRun::add(const Message& message, const std::shared_ptr<const void>& frame) {
+  if (frame && (frames_.empty() || frames_.back() != frame)) frames_.push_back(frame);
+  if (messages_.size() == 1) messages_.reserve(kMost);
+  messages_.push_back(message);
+  bytes_ += sizeof message + message.body.size();
+}
+
 void MessageRun::reset() {
   messages_.clear();
   frames_.clear();

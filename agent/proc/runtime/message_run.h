@@ -31,11 +31,7 @@ class MessageRun {
   };
 
   /// `frame` keeps the body.
-  void add(const Message& message, const std::shared_ptr<const void>& frame) {
-    if (frame && (frames_.empty() || frames_.back() != frame)) frames_.push_back(frame);
-    messages_.push_back(message);
-    bytes_ += sizeof message + message.body.size();
-  }
+  void add(const Message& message, const std::shared_ptr<const void>& frame);
   /// A place for a point that lives as long as this.
   const Point* keep(Point point) { return &points_.emplace_back(std::move(point)); }
   bool is_full() const noexcept { return messages_.size() >= kMost; }

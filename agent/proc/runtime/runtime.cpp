@@ -18,7 +18,7 @@
 namespace meshbus::mesh_proc {
 namespace {
 
-/// What the bus takes; more than Runtime::kSendBytes, so that it never refuses what send() lets in.
+/// What the bus takes; more than Runtime::kSendMost, so that it never refuses what send() lets in.
 constexpr Outbox::Limits kOutboxLimits{.bytes = 64 * 1024 * 1024, .count = 1'000'000};
 /// Messages that wait for the handlers.
 constexpr WorkQueue::Limits kWorkLimits{.bytes = 64 * 1024 * 1024, .count = 262'144};
@@ -58,11 +58,12 @@ Runtime::Runtime(Bootstrap bootstrap, ProcProgram program, Kind kind, std::funct
       has_worker_(!program_.handlers_.empty() || program_.on_stop_ || program_.on_undelivered_ ||
                   !program_.main_),
       proc_(*this),
-      outgoing_(reactor_, kSendBytes),
+      outgoing_(reactor_, kSendMost),
       agent_(reactor_, bootstrap_,
              {.on_ready = [this] { on_ready(); },
               .on_away = [this](const std::string& line) { end_now(kExitAway, line); }}),
       work_(kWorkLimits),
+      taken_(reactor_, runs_, [this](const wire::Envelope& envelope) { bus_->taken(envelope); }),
       actors_(reactor_, proc_, bootstrap_.proc, program_.actor_types_, program_.actor_threads_,
               make_outside()),
       stop_is_watched_(program_.on_stop_ || !program_.main_) {
@@ -91,17 +92,17 @@ int Runtime::run() {
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return ready_ || stop_; });
+  changed_.wait(lock, [this] { return ready_ || stops_.is_asked(); });
   if (!program_.main_) {
-    changed_.wait(lock, [this] { return undrained_ == 0 || is_cut_; });
-    exit_code_ = stop_->code;
-  } else if (!stop_) {
+    changed_.wait(lock, [this] { return stops_.is_drained() || is_cut_; });
+    exit_code_ = stops_.exit_code(exit_code_);
+  } else if (!stops_.is_asked()) {
     lock.unlock();
     const int code = program_.main_(proc_);
     lock.lock();
-    exit_code_ = stop_ ? stop_->code : code;
+    exit_code_ = stops_.exit_code(code);
   } else {
-    exit_code_ = stop_->code;
+    exit_code_ = stops_.exit_code(exit_code_);
   }
   return exit_code_;
 }
@@ -115,7 +116,10 @@ void Runtime::shutdown(int code) {
     return;
   }
   reactor_.post([this] {
-    ending_ = true;
+    {
+      const std::lock_guard lock(mutex_);
+      stops_.begin_exit();
+    }
     limit_life(reactor_.now() + kEndLimit);
   });
   if (has_worker_) work_.finish();
@@ -123,7 +127,7 @@ void Runtime::shutdown(int code) {
   if (!is_actor) {
     std::promise<void> stopped;
     reactor_.post([this, &stopped] {
-      stop_actors("its proc ends", grace_end_, [&stopped] { stopped.set_value(); });
+      stop_actors("its proc ends", last_moment(), [&stopped] { stopped.set_value(); });
     });
     stopped.get_future().wait();
   }
@@ -158,9 +162,14 @@ void Runtime::stop_actors(const std::string& reason, Reactor::Time end,
       std::move(done));
 }
 
+Reactor::Time Runtime::last_moment() {
+  const std::lock_guard lock(mutex_);
+  return stops_.end();
+}
+
 void Runtime::note_drained() {
   const std::lock_guard lock(mutex_);
-  --undrained_;
+  stops_.part_done();
   changed_.notify_all();
 }
 
@@ -169,6 +178,14 @@ ActorSystem::Outside Runtime::make_outside() {
           .send =
               [this](const ProcId& to, std::uint32_t port, std::string_view body) {
                 return send(to, port, body, nullptr, std::chrono::milliseconds(0));
+              },
+          .visit =
+              [this](const std::function<void()>& task) {
+                // Nothing of it can fail.
+                (void)outgoing_.use([&](Bus&) -> Result<void> {
+                  task();
+                  return {};
+                });
               },
           .call =
               [this](const ProcId& to, std::uint32_t port, std::string_view body,
@@ -191,7 +208,7 @@ void Runtime::run_reactor() {
   }
   actors_.attach(*bus_);
   agent_.start(*bus_);
-  work_.share_pastime();
+  work_.join_loop();
   const auto wake = [this] { reactor_.wake(); };
   const auto help_with_handlers = [this] {
     turn_meanwhile([this, before = actors_.pool().batches()] {
@@ -203,15 +220,18 @@ void Runtime::run_reactor() {
       return actors_.pool().is_wanted() || work_.pushes() != before;
     });
   };
-  if (has_worker_) work_.set_pastime(help_with_handlers, wake);
-  actors_.pool().set_pastime(help_with_actors, wake);
+  if (has_worker_) work_.share_loop(help_with_handlers, wake);
+  actors_.pool().share_loop(help_with_actors, wake);
   while (!is_stopped_) {
     reactor_.run_until([this] { return work_.is_missed() || actors_.pool().is_missed(); });
-    work_.hand_over();
-    actors_.pool().hand_over();
+    work_.promote();
+    actors_.pool().promote();
   }
   is_helped_.wait(true);
-  actors_.detach();
+  {
+    const auto visit = reactor_.visit();
+    actors_.detach();
+  }
   // The bus is closed, and stays: threads that still run may send.
   context_.close();  // waits for what still leaves, as long as the socket lingers
 }
@@ -257,13 +277,13 @@ Bus::Events Runtime::make_events() {
     on_undelivered(envelope, error);
   };
   events.when_taken = [this](std::function<void()> then) {
-    tell_taken();
+    taken_.tell();
     if (runs_.untaken() == 0) return then();
     // Behind what waits for the handlers.
     close_run();
     work_.push_last([this, then = std::move(then)] {
       reactor_.post([this, then] {
-        tell_taken();
+        taken_.tell();
         then();
       });
     });
@@ -297,8 +317,10 @@ void Runtime::on_stop_and_exit(const Request& request, const wire::StopAndExit& 
 }
 
 void Runtime::limit_life(Reactor::Time end) {
-  if (end >= grace_end_) return;
-  grace_end_ = end;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!stops_.limit(end)) return;
+  }
   reactor_.cancel(grace_timer_);
   grace_timer_ = reactor_.at(end, [this] { on_grace_over(); });
 }
@@ -312,11 +334,9 @@ void Runtime::begin_stop(int code, std::chrono::milliseconds grace, const std::s
   if (is_cut_) return;
   const auto end = reactor_.now() + grace;
   limit_life(end);
-  if (ending_ || stopping_)
-    return;  // the first request decides; a later one can only make it sooner
   {
     const std::lock_guard lock(mutex_);
-    stop_ = Stop{code, reason};
+    if (!stops_.begin({code, reason})) return;
     exit_code_ = code;
     stopping_ = true;
     changed_.notify_all();
@@ -349,12 +369,10 @@ void Runtime::begin_stop(int code, std::chrono::milliseconds grace, const std::s
 }
 
 void Runtime::on_grace_over() {
-  std::string why = "its last handlers or messages took longer than 10 s";
+  std::string why;
   {
     const std::lock_guard lock(mutex_);
-    if (stop_)
-      why =
-          "it was asked to stop (" + stop_->reason + ") and was still busy at the end of the grace";
+    why = stops_.describe_limit();
   }
   end_now(exit_code_, why + "; ending");
 }
@@ -365,7 +383,7 @@ void Runtime::leave(Reactor::Time give_up, std::function<void()> then) {
                    [this, give_up, then = std::move(then)] { leave(give_up, then); });
     return;
   }
-  if (!is_cut_) tell_taken();
+  if (!is_cut_) taken_.tell();
   bus_->close("the process ends", kFlushLimit);
   then();
 }
@@ -391,11 +409,10 @@ void Runtime::cut(const std::string& why) {
 }
 
 void Runtime::cut_off(int code, const std::string& why) {
-  if (is_cut_) return;
   {
     const std::lock_guard lock(mutex_);
+    if (!stops_.cut({code, why})) return;
     is_cut_ = true;
-    stop_ = Stop{code, why};
     exit_code_ = code;
     stopping_ = true;
     changed_.notify_all();
@@ -413,7 +430,7 @@ bool Runtime::stop_requested() noexcept {
 bool Runtime::wait_for_stop(std::chrono::milliseconds at_most) {
   stop_is_watched_ = true;
   std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, std::min(at_most, kLongest), [this] { return stop_.has_value(); });
+  return changed_.wait_for(lock, std::min(at_most, kLongest), [this] { return stops_.is_asked(); });
 }
 
 }  // namespace meshbus::mesh_proc

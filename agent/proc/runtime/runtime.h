@@ -22,7 +22,9 @@
 #include "agent/proc/runtime/bootstrap.h"
 #include "agent/proc/runtime/live_settings.h"
 #include "agent/proc/runtime/message_run.h"
+#include "agent/proc/runtime/stop_sequence.h"
 #include "agent/proc/runtime/stop_signals.h"
+#include "agent/proc/runtime/taken_reports.h"
 #include "common/base/forks.h"
 #include "common/base/log.h"
 #include "common/bus/bus.h"
@@ -105,15 +107,11 @@ class Runtime {
   bool wait_for_stop(std::chrono::milliseconds at_most);
 
  private:
-  /// What a program may have waiting to leave before send() waits.
-  static constexpr std::size_t kSendBytes = 16 * 1024 * 1024;
+  /// What a program may have waiting to leave before send() waits. The number bounds how long an
+  /// answer waits behind small messages.
+  static constexpr Bus::Most kSendMost{.bytes = 16 * 1024 * 1024, .queued = 16 * 1024};
   /// What a caller's time is cut to, so that adding it to now cannot overflow.
   static constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24 * 365);
-
-  struct Stop {
-    int code;
-    std::string reason;
-  };
 
   void run_reactor();
   /// A thread of handlers or actors that has nothing to do: takes over the reactor, so that a
@@ -149,9 +147,6 @@ class Runtime {
   /// Errors: refused (after fork), too_large.
   Result<std::shared_ptr<const CastPlan>> plan_cast(const ProcMeshRef& to, std::size_t bytes);
   void on_undelivered(const wire::Envelope& envelope, const Error& error);
-  /// Tells of the messages that the handlers' thread has taken, and looks again soon if it is not
-  /// done.
-  void tell_taken();
   /// On the handlers' thread: a call.
   void handle(const ProcProgram::Handler& handler, const wire::Envelope& envelope,
               const wire::CallHeader& header, const Incoming& incoming);
@@ -174,6 +169,8 @@ class Runtime {
   void cut_off(int code, const std::string& why);
   /// Stops the actors, so that those that are stuck are known before `end`.
   void stop_actors(const std::string& reason, Reactor::Time end, std::function<void()> done);
+  /// When the proc ends at the latest.
+  Reactor::Time last_moment();
   /// A part of what a stop waits for is done.
   void note_drained();
 
@@ -203,9 +200,6 @@ class Runtime {
   Outgoing outgoing_;
   AgentLink agent_;
   Reactor::TimerId grace_timer_ = 0;
-  Reactor::Time grace_end_ = Reactor::Time::max();
-  /// shutdown() has begun: a stop changes nothing any more, but may have a shorter grace.
-  bool ending_ = false;
   std::atomic<bool> is_stopped_{false};
   /// Set on the reactor's thread: nothing comes from the bus any more, and nothing leaves.
   std::atomic<bool> is_cut_{false};
@@ -216,7 +210,7 @@ class Runtime {
   WorkQueue work_;
   /// Messages that the handlers' thread has, or will have. Reactor's thread, like what follows.
   MessageRuns runs_;
-  Reactor::TimerId taken_timer_ = 0;
+  TakenReports taken_;
   /// Messages that came back and wait for the handlers' thread.
   std::atomic<std::size_t> returns_{0};
   ActorSystem actors_;
@@ -227,9 +221,8 @@ class Runtime {
   std::atomic<bool> stopping_{false};
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool ready_ = false;      // guarded by mutex_, like what follows
-  unsigned undrained_ = 2;  // the handlers that were queued when a stop came, and the actors
-  std::optional<Stop> stop_;
+  bool ready_ = false;  // guarded by mutex_, like what follows
+  StopSequence stops_;
 
   std::mutex plans_mutex_;
   CastPlans plans_;

@@ -14,9 +14,6 @@ namespace {
 
 /// Messages that came back and wait for on_undelivered.
 constexpr std::size_t kMostReturns = 65'536;
-/// A message that the handlers' thread has taken is told of after this time at the latest, however
-/// long its handler runs.
-constexpr std::chrono::milliseconds kTakenInterval{50};
 constexpr const char* kNoException = "an exception that is no std::exception";
 
 void log_thrown(std::uint32_t port, const char* what) {
@@ -93,28 +90,13 @@ void Runtime::close_run() {
   const bool is_taken = work_.push(run->bytes(), run->size(), [this, run] {
     run->run([this](const MessageRun::Message& message) { handle_message(message); });
     // If this is the last work, this very thread turns the reactor next, and tells.
-    if (work_.is_last()) reactor_.post_quietly([this] { tell_taken(); });
+    if (work_.is_last()) reactor_.post_quietly([this] { taken_.tell(); });
   });
   if (!is_taken) {
     runs_.drop_last();
     for (const auto& message : run->messages()) bus_->give_back(message.envelope, is_behind());
-  } else if (taken_timer_ == 0) {
-    taken_timer_ = reactor_.after(kTakenInterval, [this] {
-      taken_timer_ = 0;
-      tell_taken();
-    });
-  }
-}
-
-void Runtime::tell_taken() {
-  runs_.tell_taken([this](const wire::Envelope& envelope) { bus_->taken(envelope); });
-  if (runs_.untaken() == runs_.open_size()) {
-    reactor_.cancel(std::exchange(taken_timer_, 0));
-  } else if (taken_timer_ == 0) {
-    taken_timer_ = reactor_.after(kTakenInterval, [this] {
-      taken_timer_ = 0;
-      tell_taken();
-    });
+  } else {
+    taken_.watch();
   }
 }
 
@@ -189,15 +171,17 @@ void Runtime::handle(const ProcProgram::Handler& handler, const wire::Envelope& 
   }
   if (!answer && answer.error().code() != ErrorCode::call_error)
     answer = fail(ErrorCode::call_error, answer.error().to_string());
-  reactor_.post_quietly([this, envelope, header, answer = std::move(answer)] {
-    if (answer) {
-      bus_->answer_call(envelope, header, *answer);
-    } else {
-      bus_->fail_call(envelope, header, answer.error());
-    }
-  });
-  // If this is the last one, this very thread turns the reactor next.
-  if (!work_.is_last()) reactor_.wake();
+  // At once: a message that the next handler sends must not arrive before this answer.
+  (void)outgoing_.use(
+      [&](Bus& bus) -> Result<void> {
+        if (answer) {
+          bus.answer_call(envelope, header, *answer);
+        } else {
+          bus.fail_call(envelope, header, answer.error());
+        }
+        return {};
+      },
+      work_.is_last());
 }
 
 void Runtime::on_undelivered(const wire::Envelope& envelope, const Error& error) {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "meshbus/accumulation.h"
@@ -79,6 +80,11 @@ class ActorView {
   /// fork), host_unreachable.
   Result<RankAnswers> call(const MessageType& type, std::string_view body,
                            std::chrono::milliseconds deadline = std::chrono::seconds(30)) const;
+  /// The same without waiting: `handler` gets the answer of each rank as it comes
+  /// (Context::call_async). An error of all is told of every rank. The call ends with fate_unknown
+  /// when the last mesh or view of these hosts goes.
+  void call_async(const MessageType& type, std::string_view body, AsyncOptions options,
+                  RankAnswerHandler handler) const;
   /// Asks all of them by one cast, like call(); but each host reduces the answers of its ranks, and
   /// tells once (or, with on_snapshot, now and then) what has come of it: what reaches this
   /// launcher does not grow with the number of ranks. `reducer`: one of Reducers::builtin(), or of
@@ -148,6 +154,10 @@ class ActorMesh {
   Result<RankAnswers> call(const MessageType& type, std::string_view body,
                            std::chrono::milliseconds deadline = std::chrono::seconds(30)) const {
     return view_.call(type, body, deadline);
+  }
+  void call_async(const MessageType& type, std::string_view body, AsyncOptions options,
+                  RankAnswerHandler handler) const {
+    view_.call_async(type, body, std::move(options), std::move(handler));
   }
   Result<Accumulation> accumulate(const MessageType& type, std::string_view body,
                                   std::string_view reducer,

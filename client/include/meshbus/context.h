@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -34,6 +35,22 @@ struct ReturnedMessage {
   /// fate_unknown: it may have arrived, and the proc that would know is gone.
   Error error = {ErrorCode::none, {}};
 };
+
+/// For an asynchronous call.
+struct AsyncOptions {
+  std::chrono::milliseconds deadline = std::chrono::seconds(30);  ///< For the answer.
+  /// Cancels the call, from any thread: what has no answer yet gets fate_unknown, because the procs
+  /// may have the call already.
+  std::stop_token stop = {};
+};
+/// Receives the answer of an asynchronous call: called exactly once, whatever happens, also when
+/// the Context goes. On the Context's handlers' thread; only what can never reach it (an object
+/// that was moved from, a child of fork()) is answered by the calling thread, before the call
+/// returns. What it throws is logged.
+using AnswerHandler = std::function<void(Result<std::string>)>;
+/// The same for a call to many ranks: called exactly once for each rank, by ordinal, as its answer
+/// comes. The call is over with the last one; with no rank at all the handler is never called.
+using RankAnswerHandler = std::function<void(std::uint64_t ordinal, Result<std::string>)>;
 
 /// What a launcher sets.
 struct ContextOptions {
@@ -72,6 +89,13 @@ class Context {
   /// would_block, refused (after fork).
   Result<std::string> call(const ProcId& proc, std::uint32_t port, std::string_view body,
                            std::chrono::milliseconds deadline);
+  /// The same without waiting: `handler` gets the answer. The body is copied or on its way when
+  /// this returns. As many calls as the queue to the broker takes may be open at a time; none of
+  /// them needs a thread. Errors, for the handler: as call(); fate_unknown when it was cancelled,
+  /// or the last mesh of that host went, before the answer was there. It may be called by
+  /// handlers.
+  void call_async(const ProcId& proc, std::uint32_t port, std::string_view body,
+                  AsyncOptions options, AnswerHandler handler);
   /// Bytes for a port of a proc, without an answer. Returns when they are on their way. Errors:
   /// queue_full, too_large, unroutable, refused.
   Result<void> send(const ProcId& proc, std::uint32_t port, std::string_view body);
@@ -91,6 +115,11 @@ class Context {
   Result<std::vector<Result<std::string>>> call(const ProcMeshRef& to, std::uint32_t port,
                                                 std::string_view body,
                                                 std::chrono::milliseconds deadline);
+
+  /// The same without waiting: `handler` gets the answer of each rank as it comes. An error of the
+  /// whole is told of every rank.
+  void call_async(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
+                  AsyncOptions options, RankAnswerHandler handler);
 
   /// What the procs of a mesh, or of a slice of it, go by while they run, by ordinal (spec 6.5):
   /// terminate.grace, session.away, log.level. They answer at once, also while the program

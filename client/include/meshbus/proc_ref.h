@@ -27,6 +27,11 @@ class ProcRef {
                            std::chrono::milliseconds deadline = std::chrono::seconds(30)) const {
     return context.call(id_, port, body, deadline);
   }
+  /// Context::call_async to this proc.
+  void call_async(Context& context, std::uint32_t port, std::string_view body, AsyncOptions options,
+                  AnswerHandler handler) const {
+    context.call_async(id_, port, body, std::move(options), std::move(handler));
+  }
   Result<void> send(Context& context, std::uint32_t port, std::string_view body) const {
     return context.send(id_, port, body);
   }

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "client/src/actors/actor_mesh_impl.h"
+#include "client/src/async_call.h"
 #include "client/src/check_owner.h"
 #include "client/src/proc_mesh/proc_mesh_impl.h"
 #include "client/src/time_left.h"
@@ -125,10 +126,21 @@ Result<RankAnswers> ActorView::call(const MessageType& type, std::string_view bo
                                     milliseconds deadline) const {
   if (auto fine = check_owner(impl_); !fine) return fail(fine.error());
   if (size() == 0) return RankAnswers();
-  auto answers = impl_->connection().call_all(ref_.procs(), actor_port(ref_.name()),
-                                              encode_actor_body(type, 0, body), deadline);
+  auto answers = impl_->connection().calls().call_all(ref_.procs(), actor_port(ref_.name()),
+                                                      encode_actor_body(type, 0, body), deadline);
   if (!answers) return fail(answers.error().within(message_to(ref_, type)));
   return answers;
+}
+
+void ActorView::call_async(const MessageType& type, std::string_view body, AsyncOptions options,
+                           RankAnswerHandler handler) const {
+  if (auto fine = check_owner(impl_); !fine) return refuse_ranks(handler, size(), fine.error());
+  if (size() == 0) return;
+  const auto call = std::make_shared<AsyncCall>(impl_->core(), size(), std::move(handler));
+  call->watch(std::move(options.stop));
+  impl_->connection().calls().call_all_async(ref_.procs(), actor_port(ref_.name()),
+                                             encode_actor_body(type, 0, body), options.deadline,
+                                             call);
 }
 
 Result<Accumulation> ActorView::accumulate(const MessageType& type, std::string_view body,
@@ -172,8 +184,8 @@ Result<Accumulation> ActorView::accumulate_here(const MessageType& type, std::st
 Result<void> ActorView::send(const MessageType& type, std::string_view body) const {
   if (auto fine = check_owner(impl_); !fine) return fine;
   if (size() == 0) return {};
-  const auto sent = impl_->connection().cast(ref_.procs(), actor_port(ref_.name()),
-                                             encode_actor_body(type, 0, body));
+  const auto sent = impl_->connection().calls().cast(ref_.procs(), actor_port(ref_.name()),
+                                                     encode_actor_body(type, 0, body));
   if (!sent) return fail(sent.error().within(message_to(ref_, type)));
   return {};
 }
@@ -334,7 +346,7 @@ Result<ActorMesh> ProcMesh::spawn_actors(const std::string& type, std::string_vi
   auto procs = options.region ? ref().sliced(*options.region) : Result<ProcMeshRef>(ref());
   if (!procs) return fail(procs.error());
   const ActorMeshRef actors(std::move(*procs), *parsed);
-  auto connection = core.use_again(impl_->connection_use().core(), &impl_->connection());
+  ConnectionUse connection(impl_->connection_use().core(), &impl_->connection());
   auto mesh_monitor = impl_->shared_monitor();
   auto failed = std::move(options.on_failure);
   if (!failed) {

@@ -94,11 +94,11 @@ class RemoteAllocator final : public Allocator {
     auto processes = start_remote(machines, order, options_.ready_limit, tell);
     if (!processes) return fail(processes.error().within(starting(count)));
     for (const auto& process : *processes)
-      core->set_way(process->announcement().host, {{},
-                                                   CurveKeys{own_keys->public_key,
-                                                             own_keys->secret_key,
-                                                             {host_keys->public_key},
-                                                             "the key of this launch"}});
+      core->ways().set(process->announcement().host, {{},
+                                                      CurveKeys{own_keys->public_key,
+                                                                own_keys->secret_key,
+                                                                {host_keys->public_key},
+                                                                "the key of this launch"}});
     return std::make_unique<ProcessAllocation>(core, std::move(spec.extent), std::move(*processes),
                                                Where::elsewhere, tell);
   }

@@ -65,7 +65,7 @@ void Gateway::on_up(const wire::Welcome& welcome) {
   if (!host || *host != host_) {
     on_refused(Error(ErrorCode::identity_mismatch,
                      "at " + host_.to_string() + " answers a host that calls itself " + announced));
-    is_retired_ = true;
+    retire();
     core_.post([this, alive = std::weak_ptr<void>(alive_)] {
       if (!alive.expired()) events_.on_other_host();
     });
@@ -101,6 +101,7 @@ void Gateway::move_to(const HostAddr& host) {
   log::warn("the broker at " + host_.to_string() + " is away; going on from " + host.to_string());
   const auto down_since = down_since_.value_or(core_.reactor().now());
   bus_->close("moving to another host");
+  core_.sender().forget_routes();
   bus_.reset();
   host_ = host;
   status_.set_host(host);
@@ -109,8 +110,14 @@ void Gateway::move_to(const HostAddr& host) {
   down_since_ = down_since;
 }
 
+void Gateway::retire() {
+  is_retired_ = true;
+  core_.sender().forget_routes();
+}
+
 void Gateway::close(const std::string& reason) {
   if (bus_ != nullptr) bus_->close(reason);
+  core_.sender().forget_routes();
   bus_.reset();
   status_.set_closed(reason);
 }

@@ -63,7 +63,7 @@ class Gateway {
   /// Goes on through the broker of that host. What is under way fails as fate_unknown.
   void move_to(const HostAddr& host);
   /// Its hosts were shut down: new users get another connection, and it does not move any more.
-  void retire() noexcept { is_retired_ = true; }
+  void retire();
   bool is_retired() const noexcept { return is_retired_; }
   /// Leaves the bus.
   void close(const std::string& reason);

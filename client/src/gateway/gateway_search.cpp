@@ -21,7 +21,7 @@ std::optional<Error> find_problem(const ContextCore& core, const HostAddr& host)
     return Error(ErrorCode::configuration_error, "that is no address to connect to");
   // A host that is starting listens before it announces itself. And libzmq must not get names that
   // cannot be found: they would stall all else.
-  if (const auto listens = probe(core.way_to(host).socket.value_or(host)); !listens) {
+  if (const auto listens = probe(core.ways().find(host).socket.value_or(host)); !listens) {
     if (listens.error().code() == ErrorCode::unauthorised) return listens.error();
     return Error(ErrorCode::host_unreachable,
                  "nothing listens there (" + listens.error().detail() + ")");

@@ -227,7 +227,7 @@ void HostMesh::Impl::order_shutdown() {
 }
 
 ConnectionUse HostMesh::Impl::use() const {
-  return core()->use_again(core(), connection_.get());
+  return {core(), connection_.get()};
 }
 
 Result<ShutdownSummary> HostMesh::Impl::shutdown(std::chrono::milliseconds deadline,

@@ -5,7 +5,6 @@
 // line: NAME VALUE.
 #include <meshbus/client.h>
 #include <meshbus/proc.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
@@ -21,6 +20,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -134,6 +134,16 @@ ProcProgram proc_program(const Task& task) {
   return program;
 }
 
+/// Context::send() does not wait for room: a launcher that floods tries again.
+void send(Context& context, const ProcId& to, const std::string& body) {
+  for (;;) {
+    const auto sent = context.send(to, kCount, body);
+    if (sent) return;
+    if (sent.error().code() != ErrorCode::queue_full) must(sent);
+    std::this_thread::yield();
+  }
+}
+
 /// What the launcher measures, of rank 0.
 Figures measure(Context& context, ProcMesh& mesh, const Task& task) {
   const std::string body(task.size, 'x');
@@ -142,7 +152,7 @@ Figures measure(Context& context, ProcMesh& mesh, const Task& task) {
   auto figures =
       task.what == "context-call"
           ? round_trips(task.amount, [&] { must(context.call(to, kEcho, body, kAnswerLimit)); })
-          : rate(task.size, task.amount, [&] { must(context.send(to, kCount, body)); }, ask);
+          : rate(task.size, task.amount, [&] { send(context, to, body); }, ask);
   must(context.send(to, kEnd, ""));
   return figures;
 }

@@ -2,6 +2,7 @@
 // their own.
 #include <csignal>
 #include <future>
+#include <map>
 #include <set>
 
 #include "tests/integration/client/harness.h"
@@ -71,6 +72,20 @@ TEST_CASE("actors: one in each proc of two hosts is made, asked, told and stoppe
   CHECK(values(must(tally.call("add", "2", in_time))) == Texts(8, "42"));
   CHECK(tally.send("add", "8").has_value());
   CHECK(values(must(tally.call(7, "", in_time))) == Texts(8, "50"));
+  std::mutex mutex;
+  std::map<std::uint64_t, std::string> told;  // guarded by mutex
+  tally.call_async(7, "", {.deadline = in_time},
+                   [&](std::uint64_t rank, const Result<std::string>& answer) {
+                     const std::lock_guard lock(mutex);
+                     told[rank] += answer ? *answer : answer.error().to_string();
+                   });
+  CHECK(wait_until(
+      [&] {
+        const std::lock_guard lock(mutex);
+        return told.size() == 8;
+      },
+      in_time));
+  for (const auto& [rank, answer] : told) CHECK(answer == "50");
   const auto where = must(tally.call("where", "", in_time));
   for (std::uint64_t rank = 0; rank < 8; ++rank)
     CHECK(where[rank].value() == std::to_string(rank) + " " +

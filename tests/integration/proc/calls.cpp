@@ -93,6 +93,22 @@ TEST_CASE(
     REQUIRE(harness.messages[static_cast<std::size_t>(i)].starts_with(std::to_string(i) + " "));
 }
 
+TEST_CASE(
+    "proc: a main that sends without a pause keeps neither its handlers nor its agent waiting") {
+  ProcHarness harness({.ranks = 2});
+  harness.start(1, {"serve"});
+  harness.wait_ready(1);
+  harness.start(0, {"pour"});
+  harness.wait_output(0, "main");
+  for (int i = 0; i < 20; ++i) {
+    const auto text = std::to_string(i);
+    REQUIRE(harness.call(0, 1, text).value() == text);
+  }
+  REQUIRE(harness.stop(0, 7, std::chrono::seconds(10)).has_value());
+  CHECK(harness.wait_exit(0) == ExitStatus::exited(7));
+  CHECK(harness.call(1, 1, "still here").value() == "still here");
+}
+
 TEST_CASE("proc: a shared body is sent as it lies, arrives whole, and is let go when it has left") {
   ProcHarness harness({.ranks = 2});
   harness.start(0, {"serve"});

@@ -12,10 +12,12 @@ using namespace meshbus;
 using namespace std::chrono_literals;
 
 TEST_CASE("outgoing: a sender waits until there is room for what it has, and no longer") {
-  OutgoingRoom room(1000);
+  OutgoingRoom room({.bytes = 1000, .queued = 4});
   CHECK(room.has_room({900, 0}, {100, 1}));
   CHECK_FALSE(room.has_room({901, 0}, {100, 1}));
   CHECK_FALSE(room.has_room({0, Bus::kMostOutstanding}, {100, 1}));
+  CHECK(room.has_room({0, 0, 3}, {100, 1}));
+  CHECK_FALSE(room.has_room({0, 0, 4}, {100, 1}));
   room.report({1000, 3});
   const auto later = [](auto wait) { return std::chrono::steady_clock::now() + wait; };
   CHECK_FALSE(room.wait({100, 1}, later(1ms)));
@@ -76,6 +78,7 @@ TEST_CASE("outgoing: visitors and turns of a reactor never run at the same time"
         CHECK_FALSE(reactor.is_in_turn());
         {
           const auto visit = reactor.visit();
+          CHECK(reactor.is_in_turn());
           ++count;
           if (n % 100 == 0) reactor.after(1ms, [&] { ++timers; });
         }
@@ -102,4 +105,31 @@ TEST_CASE("outgoing: visitors and turns of a reactor never run at the same time"
   reactor.stop();
   one.join();
   other.join();
+}
+
+TEST_CASE("turn_lock: is handed over in the order in which threads ask for it") {
+  TurnLock turns;
+  turns.lock();
+  CHECK_FALSE(turns.try_lock());
+  std::vector<int> order;  // guarded by turns
+  std::atomic<int> asked{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back([&, i] {
+      while (asked != i) std::this_thread::yield();
+      ++asked;
+      const std::lock_guard lock(turns);
+      order.push_back(i);
+    });
+    while (asked != i + 1 || turns.waiting() != static_cast<std::size_t>(i) + 1)
+      std::this_thread::yield();
+  }
+  turns.unlock();
+  // Waiting threads go first, however fast this one comes again.
+  turns.lock();
+  CHECK(order == std::vector<int>{0, 1, 2});
+  turns.unlock();
+  for (auto& thread : threads) thread.join();
+  REQUIRE(turns.try_lock());
+  turns.unlock();
 }

@@ -225,9 +225,9 @@ class Proc {
                                               std::chrono::milliseconds deadline);
 
   /// Sends a message that nobody answers. Messages from here to one receiver arrive in the order in
-  /// which they were sent. When more is waiting to leave than the queue holds (16 MiB), waits for
-  /// room, `patience` at most. Errors: out_of_range, too_large (1 MiB), queue_full, refused. What
-  /// happens to the message later is told by ProcProgram::on_undelivered.
+  /// which they were sent. When more is waiting to leave than the queue holds (16 MiB or 16,384
+  /// messages), waits for room, `patience` at most. Errors: out_of_range, too_large (1 MiB),
+  /// queue_full, refused. What happens to the message later is told by ProcProgram::on_undelivered.
   Result<void> send(std::uint64_t rank, std::uint32_t port, std::string_view body,
                     std::chrono::milliseconds patience = std::chrono::seconds(10));
   Result<void> send(const ProcId& to, std::uint32_t port, std::string_view body,

@@ -54,7 +54,7 @@ struct Holder : ActorPool::Runnable {
 class Nap {
  public:
   explicit Nap(ActorPool& pool) {
-    pool.set_pastime(
+    pool.share_loop(
         [this, &pool] {
           note_asleep(1);
           while (!pool.is_wanted()) {
@@ -275,7 +275,7 @@ TEST_CASE(
   for (int i = 0; i < 1000; ++i) {
     auto one = std::make_shared<Runner>(pool, order, 'x', 1);
     pool.submit(Batch{one});
-    pool.hand_over();
+    pool.promote();
     REQUIRE(one->done.get_future().wait_for(10s) == std::future_status::ready);
   }
   CHECK(pool.batches() == 1000);
@@ -286,14 +286,14 @@ TEST_CASE(
   auto first = std::make_shared<Holder>();
   auto second = std::make_shared<Holder>();
   pool.submit(Batch{first, second});
-  pool.hand_over();
+  pool.promote();
   first->started.get_future().wait();
   second->started.get_future().wait();
   for (auto& holder : {first, second}) holder->go.set_value();
   nap.asleep();
   auto asker = std::make_shared<Asker>(pool);
   pool.submit(Batch{asker});
-  pool.hand_over();
+  pool.promote();
   CHECK(asker->is_done.get_future().get());
   nap.asleep();
   CHECK_FALSE(nap.has_two());

@@ -81,13 +81,13 @@ TEST_CASE("proc_work_queue: takes nothing after finish, which a task may call to
   CHECK(order == "ab");
 }
 
-TEST_CASE("proc_work_queue: passes its time with something else while nothing is queued") {
+TEST_CASE("proc_work_queue: its thread turns the loop while nothing is queued") {
   WorkQueue queue({1000, 1000});
   std::mutex mutex;
   std::condition_variable changed;
   bool is_awake = false;
   std::atomic<int> times{0};
-  queue.set_pastime(
+  queue.share_loop(
       [&] {
         CHECK(queue.is_here());
         ++times;
@@ -104,7 +104,7 @@ TEST_CASE("proc_work_queue: passes its time with something else while nothing is
     std::promise<bool> done;
     REQUIRE(queue.push(1, [&] { done.set_value(queue.is_last()); }));
     // Like a thread that has taken the wake-up that was meant for the worker.
-    if (i % 3 == 0) queue.hand_over();
+    if (i % 3 == 0) queue.promote();
     auto was_last = done.get_future();
     REQUIRE(was_last.wait_for(std::chrono::seconds(10)) == std::future_status::ready);
     CHECK(was_last.get());
@@ -120,7 +120,7 @@ TEST_CASE("proc_work_queue: a task that is not the last one knows") {
   const auto ask = [&] { was_last.push_back(queue.is_last()); };
   queue.push_last(ask);
   queue.push_last(ask);
-  queue.set_pastime([] {}, [] {});
+  queue.share_loop([] {}, [] {});
   queue.start();
   queue.finish();
   REQUIRE(was_last.size() == 2);

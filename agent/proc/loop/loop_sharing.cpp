@@ -1,0 +1,28 @@
+#include "agent/proc/loop/loop_sharing.h"
+
+namespace meshbus::mesh_proc {
+
+void LoopSharing::lead(Lock& lock) {
+  if (!has_loop()) return;
+  // The leader may sleep over what this thread has left to it.
+  if (is_led_) return wake_();
+  is_led_ = true;
+  lock.unlock();
+  turn_();
+  lock.lock();
+  is_led_ = is_recalled_ = false;
+  ++returns_;
+  returned_.notify_all();
+}
+
+void LoopSharing::promote(Lock& lock) {
+  if (!is_led_) return;
+  is_recalled_ = true;
+  const auto returns = returns_;
+  lock.unlock();
+  wake_();
+  lock.lock();
+  returned_.wait(lock, [&] { return returns_ != returns; });
+}
+
+}  // namespace meshbus::mesh_proc

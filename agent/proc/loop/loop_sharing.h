@@ -1,0 +1,75 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <utility>
+
+namespace meshbus::mesh_proc {
+
+/// How the threads of a pool share the event loop (Leader/Followers): an idle thread leads, which
+/// means that it turns the loop instead of sleeping; further idle threads follow, which means that
+/// they sleep. So what arrives for an idle pool is received and handled by one thread, without a
+/// hand-over between two.
+///
+///     state    | follow()              | promote()              | the loop returns
+///     ---------+-----------------------+------------------------+------------------
+///     no loop  | sleeps                | nothing                | -
+///     free     | leads: led            | nothing                | -
+///     led      | wakes the leader,     | wakes the leader,      | free
+///              | sleeps                | waits until it is      |
+///              |                       | back: recalled         |
+///     recalled | as led                | waits as well          | free
+///
+/// The mutex of the pool guards it: every function is called with it held, and returns with it
+/// held.
+class LoopSharing {
+ public:
+  using Lock = std::unique_lock<std::mutex>;
+  /// Turns the loop until the pool has work, or promote() recalls the leader: to be asked again
+  /// after each `wake`. May return earlier; the thread then sleeps.
+  using Turn = std::function<void()>;
+  /// Has the loop ask that. Called on any thread.
+  using Wake = std::function<void()>;
+
+  /// From now on there is a loop. Once.
+  void set(Turn turn, Wake wake) {
+    turn_ = std::move(turn);
+    wake_ = std::move(wake);
+  }
+  bool has_loop() const noexcept { return turn_ != nullptr; }
+  bool is_led() const noexcept { return is_led_; }
+  /// promote() waits for the leader, which is to return.
+  bool is_recalled() const noexcept { return is_recalled_; }
+  void wake() const {
+    if (wake_) wake_();
+  }
+
+  /// Waits until `has_work()`: as the leader, or asleep until `work_came` is notified. Unlocks
+  /// meanwhile.
+  template <typename HasWork>
+  void follow(Lock& lock, std::condition_variable& work_came, HasWork has_work) {
+    while (!has_work()) {
+      lead(lock);
+      if (!has_work()) work_came.wait(lock);
+    }
+  }
+  /// Makes a worker of the leader: wakes it, and waits until it is back from the loop. For work
+  /// that the loop has brought while another thread turned it. Unlocks meanwhile.
+  void promote(Lock& lock);
+
+ private:
+  /// Turns the loop, unless there is none or another thread does.
+  void lead(Lock& lock);
+
+  Turn turn_;
+  Wake wake_;
+  bool is_led_ = false;
+  bool is_recalled_ = false;
+  /// How often a leader has come back.
+  std::uint64_t returns_ = 0;
+  std::condition_variable returned_;
+};
+
+}  // namespace meshbus::mesh_proc

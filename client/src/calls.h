@@ -1,0 +1,71 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "client/src/gateway/gateway.h"
+#include "client/src/gateway/host_monitor.h"
+#include "common/bus/bus.h"
+#include "common/bus/cast.h"
+#include "meshbus/address.h"
+#include "meshbus/proc_mesh_ref.h"
+
+namespace meshbus {
+
+class AsyncCall;
+class ContextCore;
+
+/// The calls and casts of a launcher through one connection. On any thread while the caller has a
+/// ConnectionUse, unless it says otherwise; what waits, not on the reactor's.
+class Calls {
+ public:
+  Calls(ContextCore& core, Gateway& gateway, HostMonitor& hosts)
+      : core_(core), gateway_(gateway), hosts_(hosts) {}
+  Calls(const Calls&) = delete;
+  Calls& operator=(const Calls&) = delete;
+
+  /// A deadline that the Bus can count.
+  static std::chrono::milliseconds clamp(std::chrono::milliseconds deadline);
+  Result<std::string> call(const ProcId& proc, std::uint32_t port, std::string_view body,
+                           std::chrono::milliseconds deadline);
+  /// The same without waiting: `call` gets the answer.
+  void call_async(const ProcId& proc, std::uint32_t port, std::string_view body,
+                  std::chrono::milliseconds deadline, const std::shared_ptr<AsyncCall>& call);
+  Result<void> cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body);
+  /// By ordinal.
+  Result<CastAnswers::Answers> call_all(const ProcMeshRef& to, std::uint32_t port,
+                                        std::string_view body, std::chrono::milliseconds deadline);
+  /// The same without waiting: `call` gets the answers.
+  void call_all_async(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
+                      std::chrono::milliseconds deadline, const std::shared_ptr<AsyncCall>& call);
+
+  /// Within a visit or a turn.
+  Result<std::shared_ptr<const CastPlan>> plan(const ProcMeshRef& view) { return plans_.get(view); }
+
+ private:
+  /// What of a call to all ranks of a view is known before it is sent.
+  struct Prepared {
+    std::shared_ptr<const CastPlan> plan;
+    /// Ranks on hosts that are proved lost answer nothing; by ordinal.
+    std::map<std::uint64_t, Error> losses;
+  };
+  /// Within a visit or a turn. Errors: host_unreachable, and those of the view.
+  Result<Prepared> prepare(const ProcMeshRef& to);
+  /// Within a visit or a turn; errors as prepare(). The call leaves at once.
+  Result<std::uint64_t> begin_call(const ProcId& proc, const Destination& to, std::uint32_t port,
+                                   std::string_view body, std::chrono::milliseconds deadline,
+                                   Bus::CallAnswer answer);
+  std::uint64_t begin_call_all(const Prepared& prepared, std::uint32_t port, std::string_view body,
+                               std::chrono::milliseconds deadline, Bus::CastAnswer answer);
+
+  ContextCore& core_;
+  Gateway& gateway_;
+  HostMonitor& hosts_;
+  CastPlans plans_;
+};
+
+}  // namespace meshbus
