@@ -8,6 +8,7 @@
 #include "tests/integration/broker/strangers_zmtp.h"
 #include "tests/integration/transport/zap.h"
 #include "tests/integration/transport/zmtp_harness.h"
+#include "tests/support/process.h"
 
 using namespace meshbus;
 using namespace meshbus::test;
@@ -67,7 +68,54 @@ struct RawListener {
   std::string endpoint;
 };
 
+/// Sends back what comes, with keys if it is given some; says where it listens.
+const std::string python_router = R"(
+import sys, zmq
+from zmq.auth.thread import ThreadAuthenticator
+context = zmq.Context()
+socket = context.socket(zmq.ROUTER)
+socket.linger = 0
+socket.sndhwm = socket.rcvhwm = 0  # a full queue of a ROUTER drops messages
+if len(sys.argv) > 1:
+    authenticator = ThreadAuthenticator(context)
+    authenticator.start()
+    authenticator.configure_curve(domain='*', location=zmq.auth.CURVE_ALLOW_ANY)
+    socket.curve_secretkey = sys.argv[1].encode()
+    socket.curve_server = True
+socket.setsockopt(zmq.HEARTBEAT_IVL, 50)
+socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 5000)
+port = socket.bind_to_random_port('tcp://127.0.0.1')
+print('port', port, 'libzmq', zmq.zmq_version(), flush=True)
+while True:
+    socket.send_multipart(socket.recv_multipart())
+)";
+
 }  // namespace
+
+TEST_CASE("zmtp client: pyzmq's ROUTER sends back messages of every size, again after its death") {
+  for (const bool has_keys : {false, true}) {
+    CAPTURE(has_keys);
+    const TextKeys own, other;
+    const BrokerSocket::Keys keys{other.public_key, other.secret_key, own.public_key};
+    for (int round = 0; round < 2; ++round) {
+      Loop loop;
+      std::vector<std::string> words = {"/usr/bin/python3", "-c", python_router};
+      if (has_keys) words.push_back(own.secret_key);
+      auto python = std::make_unique<Process>(words);
+      python->wait_for_output("libzmq 4.", 30s);
+      const std::string port = python->out().substr(5, python->out().find(" libzmq") - 5);
+      ZmtpClient client(loop, "tcp://127.0.0.1:" + port, has_keys ? &keys : nullptr);
+      client.up();
+      const auto sent = many_messages();
+      for (const Parts& message : sent) client.send(message);
+      REQUIRE(loop.until([&] { return client.received.size() == sent.size(); }, 60s));
+      CHECK(std::equal(sent.begin(), sent.end(), client.received.begin()));
+      CHECK(client.ended == 0);
+      python.reset();
+      CHECK(loop.until([&] { return client.ended == 1; }));
+    }
+  }
+}
 
 TEST_CASE(
     "zmtp client: messages of every size pass both ways between it and libzmq's ROUTER over tcp") {
