@@ -97,7 +97,7 @@ TEST_CASE("actors: one in each proc of two hosts is made, asked, told and stoppe
   CHECK(states[5].type == "counter");
   CHECK(states[5].rank == 5);
   CHECK(states[5].point == "host=1/2,gpu=1/4");
-  CHECK(states[5].handled == 4);
+  CHECK(states[5].handled == 5);
   const auto ended = must(tally.stop({.reason = "seen enough"}));
   for (const auto& report : ended) {
     CHECK(report.status == Status::Kind::stopped);
