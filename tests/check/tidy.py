@@ -37,6 +37,7 @@ PACKAGES = [
     "doctest-dev",
 ]
 OTHER_PRESETS = (
+    "client/python/",
     "tests/fuzz/",
     "tests/tsan/",
     "tests/consumer/",
