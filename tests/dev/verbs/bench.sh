@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2154
+# shellcheck shell=bash disable=SC2154 source-path=SCRIPTDIR
 # ./dev bench: sourced by dev.
 bench_verb() {
   local target=meshbus-bench peers
@@ -14,6 +14,7 @@ bench_verb() {
   fi
   if [[ $1 == mesh ]]; then target=meshbus-bench-mesh; fi
   if [[ $1 == python ]]; then
+    . "$root/tests/dev/verbs/python-path.sh"
     build_python
     target=echo_proc
   fi
