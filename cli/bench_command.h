@@ -1,8 +1,6 @@
 #pragma once
 
-namespace CLI {
-class App;
-}  // namespace CLI
+#include "cli/support/cli11_types.h"
 
 namespace meshbus::cli {
 

@@ -5,9 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace CLI {
-class App;
-}  // namespace CLI
+#include "cli/support/cli11_types.h"
 
 /// What may stand at the end of a command line that somebody is typing.
 namespace meshbus::cli {

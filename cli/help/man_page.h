@@ -2,9 +2,7 @@
 
 #include <string>
 
-namespace CLI {
-class App;
-}  // namespace CLI
+#include "cli/support/cli11_types.h"
 
 namespace meshbus::cli {
 

@@ -90,6 +90,8 @@ Result<std::vector<RemoteHost>> remote_hosts(const RunArguments& arguments) {
 
 }  // namespace
 
+// The steps of a start, in their order.
+// NOLINTNEXTLINE(readability-function-size)
 Result<void> start_job(const RunArguments& arguments, RunEvents& events, JobParts& parts) {
   ContextOptions options;
   for (const auto& setting : arguments.settings) {

@@ -7,13 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "cli/support/cli11_types.h"
 #include "meshbus/extent.h"
 #include "meshbus/proc_mesh.h"
 #include "meshbus/restart_policy.h"
-
-namespace CLI {
-class App;
-}  // namespace CLI
 
 namespace meshbus::cli {
 

@@ -3,9 +3,7 @@
 #include <string>
 #include <vector>
 
-namespace CLI {
-class App;
-}  // namespace CLI
+#include "cli/support/cli11_types.h"
 
 namespace meshbus::cli {
 

@@ -7,14 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "cli/support/cli11_types.h"
 #include "cli/support/host_list.h"
 #include "meshbus/rank_report.h"
 #include "meshbus/result.h"
-
-namespace CLI {
-class App;
-class Option;
-}  // namespace CLI
 
 namespace meshbus::cli {
 

@@ -4,9 +4,7 @@
 #include <optional>
 #include <string>
 
-namespace CLI {
-class App;
-}  // namespace CLI
+#include "cli/support/cli11_types.h"
 
 namespace meshbus::cli {
 

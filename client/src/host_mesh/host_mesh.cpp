@@ -242,6 +242,8 @@ Result<MeshListing> HostMesh::meshes(std::chrono::milliseconds deadline, bool wi
   return listing;
 }
 
+// One loop over the hosts, whose state (ordered, absent, answered) every part of it uses.
+// NOLINTNEXTLINE(readability-function-size)
 Result<std::vector<RankReport>> HostMesh::stop_mesh(std::string_view mesh, StopOptions options) {
   if (auto fine = check_owner(impl_); !fine) return fail(fine.error());
   const auto grace =

@@ -26,9 +26,9 @@ struct Word {
 /// Counts how often values are compared: what an algorithm costs, without a clock.
 struct Counted {
   int number = 0;
-  static inline std::uint64_t comparisons = 0;
+  static inline std::uint64_t comparisons_ = 0;
   friend bool operator==(const Counted& a, const Counted& b) {
-    ++comparisons;
+    ++comparisons_;
     return a.number == b.number;
   }
 };
@@ -204,10 +204,10 @@ TEST_CASE("value_mesh: an array costs a run what the run is long, not what lies 
   constexpr std::uint64_t ranks = 20'000;
   ValueMesh<Counted> mesh(Extent::make({{"x", ranks}}).value(), Counted{0});
   mesh.expand();
-  Counted::comparisons = 0;
+  Counted::comparisons_ = 0;
   for (std::uint64_t rank = 0; rank < ranks; rank += 4)
     REQUIRE(mesh.set(rank, rank + 2, Counted{1}).has_value());
-  CHECK(Counted::comparisons < 20 * ranks);
+  CHECK(Counted::comparisons_ < 20 * ranks);
   CHECK(mesh.num_runs() == ranks / 2);
 }
 
