@@ -1,7 +1,7 @@
 #include "agent/mpi/pmix_upcalls.h"
 
+#include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <utility>
 
 namespace meshbus::mpi {
@@ -147,7 +147,8 @@ pmix_server_module_t make_module(PmixHost& host) {
 
 void answer(pmix_modex_cbfunc_t done, void* data, pmix_status_t status, const std::string& bytes) {
   char* copy = bytes.empty() ? nullptr : static_cast<char*>(std::malloc(bytes.size()));
-  if (copy != nullptr) std::memcpy(copy, bytes.data(), bytes.size());
+  // Bytes, not text: libpmix takes their number.
+  if (copy != nullptr) std::copy(bytes.begin(), bytes.end(), copy);
   done(status, copy, copy == nullptr ? 0 : bytes.size(), data, std::free, copy);
 }
 
