@@ -9,7 +9,7 @@
 
 namespace meshbus::torch {
 
-/// What is known of the machine of a rank.
+/// The machine of a rank, as far as it is known.
 struct TorchHost {
   std::uint64_t cpus = 1;  ///< Those that the rank may run on.
   std::string interface;   ///< The network interface that has the host's address; may be empty.

@@ -84,7 +84,8 @@ class Listener {
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
-  /// What is served, in the order of `binds`, concrete: with the ports and paths that were chosen.
+  /// The addresses that are served, in the order of `binds`, concrete: with the ports and paths
+  /// that were chosen.
   const std::vector<HostAddr>& addresses() const noexcept { return addresses_; }
   /// Sends the parts of the frame, which are moved from when it returns `yes`.
   Sent send(ConnectionId to, Frame& frame);
@@ -102,7 +103,7 @@ class Listener {
   /// is left. 0 at the start.
   void set_linger(std::chrono::milliseconds linger) noexcept { router_.set_linger(linger); }
 
-  /// Of a connection that is there: Origin::descriptor.
+  /// Origin::descriptor of an open connection.
   int descriptor_of(ConnectionId from) const { return router_.descriptor_of(from); }
   Origin origin_of(ConnectionId from) const;
 

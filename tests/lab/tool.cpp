@@ -91,7 +91,7 @@ void join_cgroup(int procs) {
 }
 
 // --- hold
-// -------------------------------------------------------------------------------------------------------------------
+// ------------------------------------------------------------------------------------------------
 
 /// Removes a cgroup with those below it; false as long as somebody is in one of them.
 bool remove_cgroup(const std::string& path) {
@@ -154,7 +154,7 @@ int hold(const std::string& room, const std::string& cgroup) {
 }
 
 // --- boot
-// -------------------------------------------------------------------------------------------------------------------
+// ------------------------------------------------------------------------------------------------
 
 /// A /sys that shows the host's own network cards, and the cgroups as before.
 void mount_sys(const std::string& place) {
@@ -219,7 +219,7 @@ int boot(const char* lab, std::string_view cgroup, const std::string& name,
 }
 
 // --- enter
-// ------------------------------------------------------------------------------------------------------------------
+// ------------------------------------------------------------------------------------------------
 
 volatile sig_atomic_t child = 0;
 

@@ -172,7 +172,7 @@ std::size_t ActorPool::finish(Clock::duration wait) {
     if ((*at)->is_over) over.splice(over.end(), workers_, at);
     at = next;
   }
-  // What is queued may hold its actor.
+  // A queued message may hold its actor.
   auto queued = std::exchange(queue_, {});
   const auto left = workers_.size();
   for (auto& worker : workers_) {

@@ -16,8 +16,8 @@ namespace meshbus::mesh_proc {
 struct Letter {
   std::uint64_t message = 0;  ///< MessageType::key()
   std::uint32_t from = 0;
-  /// Of what came by the bus, to answer it. Of a message that the actor sent itself: with its own
-  /// address as source.
+  /// The envelope of a message that came by the bus; its answer goes to the source. A message that
+  /// the actor sent to itself has the actor's own address as source.
   wire::Envelope envelope = {};
   wire::CallHeader header = {};
   std::optional<std::chrono::steady_clock::time_point> deadline = {};

@@ -72,8 +72,8 @@ struct ActorMessage {
   std::uint64_t source_host = 0;  ///< Its host.
   /// The port of the actor that sent it (actor_port()), as its proc says; 0 = it was no actor.
   std::uint32_t source_actor = 0;
-  /// Of a call: nobody waits any more after this time. Calls that are late already never come to a
-  /// handler.
+  /// The deadline of a call: its caller waits no longer. Calls that are late already never come to
+  /// a handler.
   std::optional<std::chrono::steady_clock::time_point> deadline;
   /// Of a cast: where this rank is in the view that was addressed.
   std::optional<Point> point;

@@ -78,8 +78,8 @@ struct Incoming {
   /// Proc::rank_of() makes a rank of it.
   std::uint64_t source_proc = 0;
   std::uint64_t source_host = 0;  ///< Its host.
-  /// Of a call: nobody waits any more after this time. Calls that are late already never come to a
-  /// handler.
+  /// The deadline of a call: its caller waits no longer. Calls that are late already never come to
+  /// a handler.
   std::optional<std::chrono::steady_clock::time_point> deadline;
   /// Of a cast: where this rank is in the view that was addressed.
   std::optional<Point> point;
