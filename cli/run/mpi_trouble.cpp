@@ -21,7 +21,8 @@ MpiTrouble::Verdict MpiTrouble::verdict_of(const Notice& notice) {
                   (notice.text.empty() ? "" : ": " + notice.text)};
     case Notice::Kind::refused:
       return {code, notice.rank,
-              "rank " + rank + " called " + notice.text + ", which --mpi does not have"};
+              "rank " + rank + " called " + notice.text + ", which --mpi does not have",
+              /*is_before_the_end=*/true};
     case Notice::Kind::unfinalized: break;
   }
   return {1, notice.rank,

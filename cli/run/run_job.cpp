@@ -336,8 +336,11 @@ int Job::finish() {
     parts_.mpi->stop();
     for (const auto& notice : events_.take_notices()) mpi_.add(notice);
     const bool may_restart = arguments_.restart.on != RestartPolicy::On::never;
-    if (const auto trouble = mpi_.decide(outcome.ranks, may_restart); trouble && exit_code == 0)
-      exit_code = trouble->code;
+    const auto trouble = mpi_.decide(outcome.ranks, may_restart);
+    const bool is_first_cause = trouble && trouble->is_before_the_end && !code_ &&
+                                outcome.first_failure &&
+                                outcome.first_failure->rank == trouble->rank;
+    if (trouble && (exit_code == 0 || is_first_cause)) exit_code = trouble->code;
   }
   if (outcome.is_ended() && arguments_.from != RunArguments::From::addresses) {
     if (auto down =
