@@ -19,7 +19,7 @@ std::vector<std::pair<std::string, std::string>> torch_variables(const ReadVaria
     if (!read(name) && !value.empty()) set(name, value);
   };
   const auto world = read("WORLD_SIZE").value_or("1");
-  const auto attempt = number("MESHBUS_RESTARTS", 0);
+  const auto attempt = number("MESHBUS_RESTARTS", 0) + number("MESHBUS_JOB_ATTEMPT", 0);
   set("GROUP_RANK", read("NODE_RANK").value_or("0"));
   set("GROUP_WORLD_SIZE", read("MESHBUS_TORCH_HOSTS").value_or("1"));
   set("ROLE_NAME", "default");

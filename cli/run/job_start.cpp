@@ -58,6 +58,12 @@ Result<ProcSpec> make_spec(const RunArguments& arguments, const Context& context
   return spec;
 }
 
+/// The ranks of the job on so many hosts.
+std::uint64_t job_size(const RunArguments& arguments, std::uint64_t hosts) {
+  if (arguments.ranks.total) return *arguments.ranks.total;
+  return hosts * (arguments.ranks.per_host ? arguments.ranks.per_host->num_ranks() : 1);
+}
+
 /// The extent of the mesh that spawn() or spawn_n() will make.
 Result<Extent> mesh_extent(const RunArguments& arguments, const HostMeshRef& on,
                            std::uint64_t size) {
@@ -68,104 +74,24 @@ Result<Extent> mesh_extent(const RunArguments& arguments, const HostMeshRef& on,
   return procs && is_even ? concat(hosts, *procs) : procs;
 }
 
-/// The machines that hosts are to be started on; none when they run already, or run here.
-Result<std::vector<RemoteHost>> remote_hosts(const RunArguments& arguments) {
-  if (arguments.from == RunArguments::From::slurm) return slurm_hosts(arguments.remote_program);
-  std::vector<std::string> machines;
-  if (arguments.from != RunArguments::From::ssh) return std::vector<RemoteHost>();
-  for (const auto& word : arguments.list.words) {
-    const bool is_address = word.text.starts_with("tcp:") || word.text.starts_with("unix:");
-    if (is_address)
-      return fail(ErrorCode::configuration_error,
-                  word.source + ": " + word.text +
-                      " is the address of a running host, the others are machines to start hosts "
-                      "on by ssh: "
-                      "one or the other");
-    machines.push_back(word.text.starts_with("ssh:") ? word.text.substr(4) : word.text);
-  }
-  auto hosts = ssh_hosts(machines, arguments.remote_program);
-  if (!hosts) return fail(hosts.error().within(arguments.list.source));
-  return hosts;
-}
-
-}  // namespace
-
-// The steps of a start, in their order.
-// NOLINTNEXTLINE(readability-function-size)
-Result<void> start_job(const RunArguments& arguments, RunEvents& events, JobParts& parts) {
-  ContextOptions options;
-  for (const auto& setting : arguments.settings) {
-    const auto equals = setting.find('=');
-    if (equals == std::string::npos)
-      return fail(ErrorCode::configuration_error, "--set takes KEY=VALUE, not '" + setting + "'");
-    options.settings.emplace_back(setting.substr(0, equals), setting.substr(equals + 1));
-  }
-  auto context = Context::create(std::move(options));
-  if (!context) return fail(context.error());
-  parts.context = std::make_unique<Context>(std::move(*context));
-  for (const auto& warning : parts.context->warnings()) say(warning);
-
-  // What can be refused is refused before anything is started.
-  const std::string name = mesh_name(arguments);
-  if (auto fine = Name::make(name); !fine) return fail(fine.error().within("--name"));
-  using From = RunArguments::From;
-  auto remote = remote_hosts(arguments);
-  if (!remote) return fail(remote.error());
-  const std::uint64_t on_hosts = arguments.from == From::here        ? arguments.hosts
-                                 : arguments.from == From::addresses ? arguments.list.words.size()
-                                                                     : remote->size();
+/// Refuses what can be refused before anything is started, then starts or finds the hosts.
+Result<void> prepare(const RunArguments& arguments, JobHosts& hosts, JobParts& parts) {
+  if (auto found = hosts.find(arguments); !found) return found;
+  for (const auto& warning : hosts.context().warnings()) say(warning);
+  if (auto fine = Name::make(mesh_name(arguments)); !fine)
+    return fail(fine.error().within("--name"));
+  const auto on_hosts = hosts.most();
   if (auto problem = size_problem(arguments.ranks, on_hosts); !problem.empty())
     return fail(ErrorCode::configuration_error, std::move(problem));
-  const std::uint64_t size =
-      arguments.ranks.total
-          ? *arguments.ranks.total
-          : on_hosts * (arguments.ranks.per_host ? arguments.ranks.per_host->num_ranks() : 1);
-  auto readers = input_ranks(arguments, size);
-  if (!readers) return fail(readers.error());
-  const auto mpi = MpiJob::choose(arguments, size);
-  if (!mpi) return fail(mpi.error());
+  const auto size = job_size(arguments, on_hosts);
+  if (auto readers = input_ranks(arguments, size); !readers) return fail(readers.error());
+  if (const auto mpi = MpiJob::choose(arguments, size); !mpi) return fail(mpi.error());
+  auto started = hosts.start(arguments);
+  parts.is_hosts_fault = !started;
+  return started;
+}
 
-  Result<HostMesh> hosts = fail(ErrorCode::internal, "no host");
-  HostOptions host_options;
-  host_options.containment = arguments.containment;
-  host_options.end_on_broker_loss = true;
-  if (!remote->empty()) {
-    hosts = HostMesh::remote(*parts.context, std::move(*remote), std::move(host_options));
-  } else if (arguments.from == From::here) {
-    auto extent = Extent::make({{"host", arguments.hosts}});
-    if (!extent) return fail(extent.error());
-    hosts = HostMesh::process(*parts.context, *extent, std::move(host_options));
-  } else {
-    auto addresses = parse_hosts(arguments.list);
-    if (!addresses) return fail(addresses.error());
-    hosts = HostMesh::attach(*parts.context, "hosts", std::move(*addresses));
-    // After --hosts the user knows where the hosts are named.
-    if (!hosts && arguments.said.list.empty())
-      hosts = fail(hosts.error().within(arguments.list.source));
-  }
-  if (!hosts) {
-    parts.is_hosts_fault = true;
-    return fail(hosts.error());
-  }
-  parts.hosts = std::make_unique<HostMesh>(std::move(*hosts));
-
-  auto spec = make_spec(arguments, *parts.context);
-  if (!spec) return fail(spec.error());
-  parts.grace = spec->grace.value_or(parts.grace);
-  spec->input_ranks = to_rank_set(*readers);
-
-  if (*mpi) {
-    auto job = MpiJob::start(*parts.hosts, name, size, **mpi, events);
-    if (!job) return fail(job.error());
-    parts.mpi = std::move(*job);
-    parts.mpi->wrap(*spec);
-  }
-
-  if (arguments.torch) {
-    if (const auto note = threads_note(*spec)) say(*note);
-    wrap_torch(*spec, arguments, std::min<std::uint64_t>(on_hosts, size));
-  }
-
+Handlers make_handlers(RunEvents& events, JobParts& parts) {
   Handlers handlers;
   handlers.on_failure = [&events](const RankReport& rank) { events.failed(rank); };
   handlers.on_end = [&events](const MeshOutcome&) { events.ended(); };
@@ -178,16 +104,59 @@ Result<void> start_job(const RunArguments& arguments, RunEvents& events, JobPart
                                                          std::string_view bytes) {
     if (!writer->write(rank, stream, bytes)) events.unwritable(writer->error());
   };
-  const auto extent = mesh_extent(arguments, parts.hosts->ref(), size);
+  return handlers;
+}
+
+}  // namespace
+
+Result<void> start_job(const RunArguments& arguments, RunEvents& events, JobHosts& hosts,
+                       JobParts& parts) {
+  if (hosts.attempt() == 0) {
+    if (auto prepared = prepare(arguments, hosts, parts); !prepared) return prepared;
+  }
+  if (auto chosen = hosts.choose(); !chosen) {
+    parts.is_hosts_fault = true;
+    return chosen;
+  }
+  const std::string name = mesh_name(arguments);
+  const std::uint64_t on_hosts = hosts.chosen().hosts().size();
+  const std::uint64_t size = job_size(arguments, on_hosts);
+  // What is left of stdin is not for a later attempt: its ranks read /dev/null.
+  auto readers =
+      hosts.attempt() == 0 ? input_ranks(arguments, size) : Result<std::vector<std::uint64_t>>();
+  if (!readers) return fail(readers.error());
+  const auto mpi = MpiJob::choose(arguments, size);
+  if (!mpi) return fail(mpi.error());
+
+  auto spec = make_spec(arguments, hosts.context());
+  if (!spec) return fail(spec.error());
+  parts.grace = spec->grace.value_or(parts.grace);
+  spec->input_ranks = to_rank_set(*readers);
+  spec->environment.emplace_back("MESHBUS_JOB_ATTEMPT", std::to_string(hosts.attempt()));
+
+  if (*mpi) {
+    auto job = MpiJob::start(hosts.chosen(), name, size, **mpi, events);
+    if (!job) return fail(job.error());
+    parts.mpi = std::move(*job);
+    parts.mpi->wrap(*spec);
+  }
+
+  if (arguments.torch) {
+    if (const auto note = threads_note(*spec)) say(*note);
+    wrap_torch(*spec, arguments, std::min<std::uint64_t>(on_hosts, size));
+  }
+
+  const auto extent = mesh_extent(arguments, hosts.chosen().ref(), size);
   if (!extent) return fail(extent.error());
   parts.writer = std::make_unique<OutputWriter>(
       arguments.no_prefix ? std::vector<std::string>() : make_prefixes(name, *extent),
       [&events](bool is_blocked) { events.blocked(is_blocked); });
   parts.is_spawning = true;
-  auto mesh = arguments.ranks.per_host
-                  ? parts.hosts->spawn(name, *arguments.ranks.per_host, std::move(*spec),
-                                       std::move(handlers))
-                  : parts.hosts->spawn_n(name, size, std::move(*spec), std::move(handlers));
+  auto mesh =
+      arguments.ranks.per_host
+          ? hosts.chosen().spawn(name, *arguments.ranks.per_host, std::move(*spec),
+                                 make_handlers(events, parts))
+          : hosts.chosen().spawn_n(name, size, std::move(*spec), make_handlers(events, parts));
   if (!mesh) return fail(mesh.error());
   parts.mesh = std::make_unique<ProcMesh>(std::move(*mesh));
   if (!readers->empty())

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "cli/run/input_pump.h"
+#include "cli/run/job_hosts.h"
 #include "cli/run/mpi_job.h"
 #include "cli/run/run_events.h"
 #include "cli/run/run_job.h"
@@ -13,10 +14,9 @@
 
 namespace meshbus::cli {
 
-/// What one run consists of, in the order in which it comes to be; it goes in the opposite one.
+/// What one attempt of a run consists of beside its hosts, in the order in which it comes to be; it
+/// goes in the opposite one.
 struct JobParts {
-  std::unique_ptr<Context> context;
-  std::unique_ptr<HostMesh> hosts;
   std::unique_ptr<OutputWriter> writer;
   /// Only of an MPI job.
   std::unique_ptr<MpiJob> mpi;
@@ -31,10 +31,12 @@ struct JobParts {
   std::atomic<bool> is_spawning = false;
 };
 
-/// Refuses what can be refused, then starts or finds the hosts and spawns the mesh; its events go
-/// to `events`. Blocks; takes no signals. Errors: configuration_error and parse_error for what is
-/// wrong with the arguments (unless is_hosts_fault), and those of HostMesh.
-Result<void> start_job(const RunArguments& arguments, RunEvents& events, JobParts& parts);
+/// Refuses what can be refused, then starts or finds the hosts, or in a later attempt chooses other
+/// ones, and spawns the mesh; its events go to `events`. Blocks; takes no signals. Errors:
+/// configuration_error and parse_error for what is wrong with the arguments (unless
+/// is_hosts_fault), and those of HostMesh.
+Result<void> start_job(const RunArguments& arguments, RunEvents& events, JobHosts& hosts,
+                       JobParts& parts);
 
 /// Our own words on stderr must not keep us from acting: a reader that takes more than
 /// 200 ms misses them.

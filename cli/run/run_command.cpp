@@ -30,10 +30,12 @@ const Help kHelp = {
     .examples = {"run -n 4 -- sh -c 'echo rank $RANK of $WORLD_SIZE'",
                  "run --hosts 2 --per-host gpu=4 -- ./train.sh",
                  "run --hosts ssh:node[1-4] -n 16 --restart on-failure:3 -- ./train.sh",
+                 "run --hosts ssh:node[1-10] --use 8 --per-host gpu=8 -- ./train.sh",
                  "run --mpi --hosts ssh:node[1-4] -n 16 -- ./simulation"},
     .details =
         "The command comes last, after --. Each rank gets RANK, LOCAL_RANK, WORLD_SIZE, NODE_RANK, "
-        "MASTER_ADDR, MASTER_PORT, MESHBUS_RANK_<AXIS>, MESHBUS_SIZE_<AXIS> and MESHBUS_RESTARTS. "
+        "MASTER_ADDR, MASTER_PORT, MESHBUS_RANK_<AXIS>, MESHBUS_SIZE_<AXIS>, MESHBUS_RESTARTS and "
+        "MESHBUS_JOB_ATTEMPT. "
         "When a rank fails, the others are stopped and the first failure is named. With --restart "
         "that is the first failure that is not answered by a restart; the others are reported as "
         "they happen.",
@@ -105,6 +107,18 @@ void add_run(CLI::App& app, Commands& commands) {
                   "For hosts started here: auto, cgroup (v2), pidns (a pid namespace), sweep")
       ->check(CLI::IsMember({"auto", "cgroup", "pidns", "sweep"}))
       ->type_name("HOW")
+      ->group(kHostGroup);
+  verb.add_option("--use", arguments->use,
+                  "Run on N of the hosts; the others are spares. When a host is lost, the job "
+                  "starts again with a spare in its place")
+      ->check(CLI::Range(1, 1024))
+      ->type_name("N")
+      ->group(kHostGroup);
+  verb.add_option("--min-hosts", arguments->min_hosts,
+                  "When a host is lost and no spare is left, start again on the hosts that are, if "
+                  "they are N at least")
+      ->check(CLI::Range(1, 1024))
+      ->type_name("N")
       ->group(kHostGroup);
   add_rank_options(verb, arguments->ranks);
   verb.add_option("--name", arguments->name, "Name of the mesh; default: that of the program");

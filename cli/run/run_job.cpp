@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/run/job_hosts.h"
 #include "cli/run/job_signals.h"
 #include "cli/run/job_start.h"
 #include "cli/run/launch_report.h"
@@ -57,12 +58,22 @@ int code_of(const MeshOutcome& outcome) {
   return failure && is_host_lost(*failure) ? kHostLost : outcome.exit_code();
 }
 
-/// One run, from the start of its hosts to their end. Decides on the main thread; the library's
-/// threads only bring events.
+/// What the attempts of a run have in common.
+struct Run {
+  const RunArguments& arguments;
+  JobSignals signals;
+  JobHosts hosts;
+  std::optional<Clock::time_point> timeout_at;
+};
+
+/// One attempt of a run, from its start to its end; the first one starts the hosts, and the last
+/// one ends them. Decides on the main thread; the library's threads only bring events.
 class Job {
  public:
-  explicit Job(const RunArguments& arguments) : arguments_(arguments) {}
-  int run();
+  explicit Job(Run& run)
+      : run_(run), arguments_(run.arguments), signals_(run.signals), timeout_at_(run.timeout_at) {}
+  /// The exit code of the run; nothing when a host was lost and another attempt is to be made.
+  std::optional<int> run();
 
  private:
   void loop();
@@ -75,13 +86,15 @@ class Job {
   void begin_stop(int code, const std::string& reason, bool at_once,
                   std::optional<std::uint64_t> because = {});
   void drop_output();
-  int finish();
+  std::optional<int> finish();
+  bool begin_next_attempt(const MeshOutcome& outcome);
   void on_start_failed(const Error& error);
   bool write_report(const std::string& report) const;
   bool write_trace(const MeshOutcome& outcome) const;
 
+  Run& run_;
   const RunArguments& arguments_;
-  JobSignals signals_;
+  JobSignals& signals_;
   RunEvents events_;
   std::future<Result<void>> starting_;
   /// start_job() is over.
@@ -99,11 +112,12 @@ class Job {
   /// What MPI helpers tell of the ranks.
   MpiTrouble mpi_;
   enum class Stop { none, gracefully, at_once } stop_ = Stop::none;
-  std::optional<Clock::time_point> timeout_at_;
+  /// Of the whole run.
+  std::optional<Clock::time_point>& timeout_at_;
   std::optional<Clock::time_point> escalate_at_;
 };
 
-int Job::run() {
+std::optional<int> Job::run() {
   // Hosts may take a while to start; signals must work meanwhile.
   starting_ = std::async(std::launch::async, [this] {
     // Told also when start_job() throws: the exception comes out on the main thread.
@@ -114,7 +128,7 @@ int Job::run() {
         job.events_.wake();
       }
     } told{*this};
-    return start_job(arguments_, events_, parts_);
+    return start_job(arguments_, events_, run_.hosts, parts_);
   });
   loop();
   return finish();
@@ -193,7 +207,8 @@ void Job::on_events() {
     }
     is_up_ = true;
     // The time of the ranks: how long hosts may take to start has its own limit.
-    if (arguments_.timeout) timeout_at_ = Clock::now() + *arguments_.timeout;
+    if (arguments_.timeout && run_.hosts.attempt() == 0)
+      timeout_at_ = Clock::now() + *arguments_.timeout;
     for (const int signal : std::exchange(early_signals_, {})) on_signal(signal);
   }
   if (parts_.mpi) on_mpi();
@@ -317,7 +332,19 @@ bool Job::write_trace(const MeshOutcome& outcome) const {
   return static_cast<bool>(file << launch_trace(parts_.mesh->ref(), outcome) << std::flush);
 }
 
-int Job::finish() {
+bool Job::begin_next_attempt(const MeshOutcome& outcome) {
+  // What the user or another command wanted is not done again.
+  if (code_ || is_stopped_elsewhere_ || is_stuck_ || !outcome.is_ended()) return false;
+  if (!outcome.first_failure) return false;
+  if (parts_.pump && !parts_.pump->stop_within(kPumpLimit)) return false;
+  const auto words = run_.hosts.begin_next(parts_.mesh->ref(), outcome, parts_.grace);
+  if (!words) return false;
+  say(*words);
+  if (parts_.mpi) parts_.mpi->stop();
+  return true;
+}
+
+std::optional<int> Job::finish() {
   if (!is_up_) return code_.value_or(kOwnFailure);
   const MeshOutcome outcome = parts_.mesh->known();
   int exit_code = code_.value_or(code_of(outcome));
@@ -325,6 +352,7 @@ int Job::finish() {
   // half done is no success.
   is_stopped_elsewhere_ = is_stopped_elsewhere_ || (events_.first_stopped() && stop_ == Stop::none);
   if (is_stopped_elsewhere_ && exit_code == 0) exit_code = kStopped;
+  if (begin_next_attempt(outcome)) return std::nullopt;
   if (!outcome.is_ended()) {
     std::vector<std::uint64_t> left;
     for (const auto& rank : outcome.ranks) {
@@ -344,14 +372,14 @@ int Job::finish() {
   }
   if (outcome.is_ended() && arguments_.from != RunArguments::From::addresses) {
     if (auto down =
-            parts_.hosts->shutdown(std::chrono::seconds(10), milliseconds(0), "the run is over");
+            run_.hosts.all().shutdown(std::chrono::seconds(10), milliseconds(0), "the run is over");
         !down) {
       say("the hosts of this run did not end in order: " + down.error().to_string());
       if (exit_code == 0) exit_code = kOwnFailure;
     }
   }
   if (!arguments_.json.empty() && !(is_stuck_ && arguments_.json == "-") &&
-      !write_report(json_report(parts_.mesh->ref(), outcome, exit_code))) {
+      !write_report(json_report(parts_.mesh->ref(), outcome, exit_code, run_.hosts.former()))) {
     say("cannot write the report to " + arguments_.json + ": " + std::strerror(errno));
   }
   if (!arguments_.trace.empty() && !write_trace(outcome)) {
@@ -382,7 +410,10 @@ int Job::finish() {
 }  // namespace
 
 int run_job(const RunArguments& arguments) {
-  return Job(arguments).run();
+  Run run{.arguments = arguments, .signals = {}, .hosts = {}, .timeout_at = {}};
+  while (true) {
+    if (const auto code = Job(run).run()) return *code;
+  }
 }
 
 }  // namespace meshbus::cli

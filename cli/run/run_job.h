@@ -20,6 +20,11 @@ struct RunArguments {
   enum class From { here, addresses, ssh, slurm } from = From::here;
   std::uint64_t hosts = 1;
   HostList list;
+  /// An attempt of the job uses so many of the hosts, the others are spares; nothing = all.
+  std::optional<std::uint64_t> use;
+  /// The job goes on with so many hosts when there are no spares left; nothing = as many as it
+  /// uses.
+  std::optional<std::uint64_t> min_hosts;
   RankOptions ranks;
   std::optional<std::string> name;
   std::optional<std::chrono::milliseconds> timeout;
@@ -40,6 +45,9 @@ struct RunArguments {
   std::string remote_program;
   std::vector<std::string> settings;
   std::vector<std::string> command;
+
+  /// Whether the job is run again on other hosts when one is lost (spec 18.1).
+  bool has_spares() const { return use.has_value() || min_hosts.has_value(); }
 };
 
 /// Starts the mesh, shows its output, and says how it ended. It ends the mesh in bounded time when

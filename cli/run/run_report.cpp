@@ -84,7 +84,8 @@ std::string json_report(const Error& error, int exit_code) {
   return dump(json, 2) + "\n";
 }
 
-std::string json_report(const ProcMeshRef& mesh, const MeshOutcome& outcome, int exit_code) {
+std::string json_report(const ProcMeshRef& mesh, const MeshOutcome& outcome, int exit_code,
+                        const std::vector<FormerAttempt>& attempts) {
   nlohmann::ordered_json json;
   json["mesh"] = mesh.mesh().to_string();
   json["region"] = mesh.region().to_string();
@@ -96,6 +97,10 @@ std::string json_report(const ProcMeshRef& mesh, const MeshOutcome& outcome, int
                               ? nlohmann::ordered_json(outcome.first_failure->rank)
                               : nlohmann::ordered_json(nullptr);
   json["exit_code"] = exit_code;
+  json["attempts"] = nlohmann::ordered_json::array();
+  for (const auto& attempt : attempts)
+    json["attempts"].push_back(
+        {{"mesh", attempt.mesh}, {"lost_hosts", attempt.lost_hosts}, {"reason", attempt.reason}});
   return dump(json, 2) + "\n";
 }
 

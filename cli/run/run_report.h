@@ -1,7 +1,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
+#include "cli/run/job_hosts.h"
 #include "meshbus/proc_mesh.h"
 
 namespace meshbus::cli {
@@ -12,8 +14,10 @@ std::string last_words(const MeshOutcome& outcome);
 
 /// The report of `run --json`: {mesh, region, ranks: [{rank, host, point, pid, status, exit_code,
 /// signal, started, ended, reason, cause, consequence, because, stop, stderr_tail}], first_failure,
-/// exit_code}. Times are RFC 3339, UTC; what is not there is null.
-std::string json_report(const ProcMeshRef& mesh, const MeshOutcome& outcome, int exit_code);
+/// exit_code, attempts: [{mesh, lost_hosts, reason}]}; `attempts`: those before this one. Times are
+/// RFC 3339, UTC; what is not there is null.
+std::string json_report(const ProcMeshRef& mesh, const MeshOutcome& outcome, int exit_code,
+                        const std::vector<FormerAttempt>& attempts);
 /// The same for a run that did not come to have ranks, with `error` in words.
 std::string json_report(const Error& error, int exit_code);
 

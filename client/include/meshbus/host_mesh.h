@@ -55,6 +55,9 @@ struct HostReport {
   std::uint64_t refused =
       0;  ///< Requests that were refused because their sender's role was too low.
   std::vector<DrainReport> drains = {};  ///< Those that are under way or held.
+  /// It is proved that the host has ended (its process has), so nothing runs there any more. Known
+  /// of hosts that this Context has started; a host that is only silent may still run procs.
+  bool has_ended = false;
 };
 
 /// One mesh as the hosts know it.

@@ -181,7 +181,13 @@ Result<ProcMesh> HostMesh::spawn_n(std::string_view base, std::uint64_t ranks, P
 
 Result<std::vector<HostReport>> HostMesh::states(std::chrono::milliseconds deadline) const {
   if (auto fine = check_owner(impl_); !fine) return fail(fine.error());
-  return ask_hosts(impl_->connection(), hosts(), deadline);
+  auto reports = ask_hosts(impl_->connection(), hosts(), deadline);
+  impl_->core()->run([&] {
+    const auto& known = impl_->connection().hosts();
+    for (auto& report : reports)
+      report.has_ended = report.code != ErrorCode::none && known.has_ended(report.host);
+  });
+  return reports;
 }
 
 Result<MeshListing> HostMesh::meshes(std::chrono::milliseconds deadline, bool with_usage) const {

@@ -68,11 +68,11 @@ std::filesystem::path log_of(const StandingHost& host) {
 }
 
 /// A run whose ranks sleep, all of them up.
-struct Sleepers {
+struct SleepingRanks {
   std::string sleep = own_sleep();
   Process process;
-  Sleepers(const std::string& hosts, const Words& options, int ranks,
-           const std::string& before = "")
+  SleepingRanks(const std::string& hosts, const Words& options, int ranks,
+                const std::string& before = "")
       : process(words(hosts, options, ranks, before)) {
     wait_until(
         [&] {
@@ -219,7 +219,7 @@ TEST_CASE("why: knows what was before the agent was killed, and what it did not 
   StandingHost host;
   const auto& at = host.address();
   CHECK(run_on(at, {"--name", "before"}, "echo early >&2; exit 5").status == ExitStatus::exited(5));
-  Sleepers during(at, {"--name", "during", "--keep-going"}, 3);
+  SleepingRanks during(at, {"--name", "during", "--keep-going"}, 3);
   const auto roles = host.roles();
   REQUIRE(::kill(roles.agent, SIGKILL) == 0);
   REQUIRE(wait_until(
@@ -252,7 +252,7 @@ TEST_CASE("why: knows what was before the agent was killed, and what it did not 
 TEST_CASE("why: every end is told once although the agent dies at any moment") {
   StandingHost host;
   const auto& at = host.address();
-  Sleepers mesh(at, {"--name", "many", "--keep-going"}, 24, "trap 'exit $RANK' USR1; ");
+  SleepingRanks mesh(at, {"--name", "many", "--keep-going"}, 24, "trap 'exit $RANK' USR1; ");
   const auto roles = host.roles();
   auto victims = sleepers(mesh.sleep);
   int round = 0;
@@ -276,7 +276,7 @@ TEST_CASE("why: every end is told once although the agent dies at any moment") {
 TEST_CASE("why: a launcher that is gone, and a host that was told to end, are what it began with") {
   StandingHost host;
   const auto& at = host.address();
-  Sleepers orphans(at, {"--name", "orphans"}, 2);
+  SleepingRanks orphans(at, {"--name", "orphans"}, 2);
   orphans.process.send_signal(SIGKILL);
   REQUIRE(wait_until([&] { return sleepers(orphans.sleep).empty(); }, in_time));
   REQUIRE(wait_until([&] { return ends_of(at, "orphans").size() == 2; }, in_time));
@@ -289,7 +289,7 @@ TEST_CASE("why: a launcher that is gone, and a host that was told to end, are wh
     CHECK(end.at("stop").at("reason") == "launcher gone");
   }
   // Somebody else stops it.
-  Sleepers stopped(at, {"--name", "stopped"}, 2);
+  SleepingRanks stopped(at, {"--name", "stopped"}, 2);
   CHECK(run_cli({"stop", "stopped", "--hosts", at}).status == ExitStatus::exited(0));
   stopped.process.wait_exit(in_time);
   const auto other = why(at, {"stopped"});
@@ -302,7 +302,7 @@ TEST_CASE("why: with logs.directory the event log outlives its host, and has wha
   const TempDir logs;
   {
     StandingHost host({"--set", "logs.directory=" + logs.path().string()});
-    Sleepers mesh(host.address(), {"--name", "last"}, 2);
+    SleepingRanks mesh(host.address(), {"--name", "last"}, 2);
     CHECK(run_cli({"shutdown", "--hosts", host.address()}).status == ExitStatus::exited(0));
     mesh.process.wait_exit(in_time);
     host.process().wait_exit(in_time);
@@ -330,7 +330,7 @@ TEST_CASE("why: who dies with the keeper says so, and whether it was frozen") {
     const TempDir logs;
     StandingHost host(
         {"--set", "frozen.limit=2s", "--set", "logs.directory=" + logs.path().string()});
-    Sleepers mesh(host.address(), {"--name", "held", "--json", logs / "report"}, 2);
+    SleepingRanks mesh(host.address(), {"--name", "held", "--json", logs / "report"}, 2);
     REQUIRE(::kill(host.roles().keeper, signal) == 0);
     CHECK(mesh.process.wait_exit(in_time) == ExitStatus::exited(123));
     host.process().wait_exit(in_time);
@@ -437,7 +437,7 @@ TEST_CASE("why: what nobody knows is said, with the exit codes of the command li
   CHECK(gone.out.find("exit 1") != std::string::npos);
   CHECK(gone.err.find("unix:/no/such/socket does not answer") != std::string::npos);
   // Alive: nothing of it has ended.
-  Sleepers alive(at, {"--name", "alive"}, 1);
+  SleepingRanks alive(at, {"--name", "alive"}, 1);
   const auto none = run_cli({"why", "alive", "--hosts", at});
   CHECK(none.status == ExitStatus::exited(0));
   CHECK(none.out.find("nothing of it has ended") != std::string::npos);

@@ -1,0 +1,185 @@
+#include "cli/run/job_hosts.h"
+
+#include <algorithm>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "cli/run/job_start.h"
+#include "common/base/quantity.h"
+
+namespace meshbus::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+/// How long hosts may take to say that they are there.
+constexpr std::chrono::seconds kAskLimit{3};
+/// From the end of a lease to the last of its procs, beyond the grace: SIGKILL has its time.
+constexpr std::chrono::seconds kLeaseSlack{5};
+/// How often we ask whether a silent host has ended.
+constexpr milliseconds kAskAgain{250};
+
+/// The machines that hosts are to be started on; none when they run already, or run here.
+Result<std::vector<RemoteHost>> remote_hosts(const RunArguments& arguments) {
+  if (arguments.from == RunArguments::From::slurm) return slurm_hosts(arguments.remote_program);
+  std::vector<std::string> machines;
+  if (arguments.from != RunArguments::From::ssh) return std::vector<RemoteHost>();
+  for (const auto& word : arguments.list.words) {
+    const bool is_address = word.text.starts_with("tcp:") || word.text.starts_with("unix:");
+    if (is_address)
+      return fail(ErrorCode::configuration_error,
+                  word.source + ": " + word.text +
+                      " is the address of a running host, the others are machines to start hosts "
+                      "on by ssh: "
+                      "one or the other");
+    machines.push_back(word.text.starts_with("ssh:") ? word.text.substr(4) : word.text);
+  }
+  auto hosts = ssh_hosts(machines, arguments.remote_program);
+  if (!hosts) return fail(hosts.error().within(arguments.list.source));
+  return hosts;
+}
+
+std::string count_of(std::uint64_t count) {
+  return std::to_string(count) + (count == 1 ? " host" : " hosts");
+}
+
+}  // namespace
+
+Result<void> JobHosts::find(const RunArguments& arguments) {
+  ContextOptions options;
+  for (const auto& setting : arguments.settings) {
+    const auto equals = setting.find('=');
+    if (equals == std::string::npos)
+      return fail(ErrorCode::configuration_error, "--set takes KEY=VALUE, not '" + setting + "'");
+    options.settings.emplace_back(setting.substr(0, equals), setting.substr(equals + 1));
+  }
+  auto context = Context::create(std::move(options));
+  if (!context) return fail(context.error());
+  context_ = std::make_unique<Context>(std::move(*context));
+  auto remote = remote_hosts(arguments);
+  if (!remote) return fail(remote.error());
+  remote_ = std::move(*remote);
+  using From = RunArguments::From;
+  const std::uint64_t there = arguments.from == From::here        ? arguments.hosts
+                              : arguments.from == From::addresses ? arguments.list.words.size()
+                                                                  : remote_.size();
+  most_ = arguments.use.value_or(there);
+  if (most_ > there)
+    return fail(ErrorCode::configuration_error,
+                "--use " + std::to_string(most_) + ": there are only " + count_of(there));
+  if (!arguments.has_spares()) return {};
+  const auto least = arguments.min_hosts.value_or(most_);
+  if (least > most_)
+    return fail(ErrorCode::configuration_error, "--min-hosts " + std::to_string(least) +
+                                                    " is more than the " + count_of(most_) +
+                                                    " that the job uses");
+  if (arguments.keep_going)
+    return fail(ErrorCode::configuration_error,
+                "--keep-going lets the other ranks go on when a host is lost; --use and "
+                "--min-hosts start all of them again: one or the other");
+  const auto lease = parse_duration(context_->setting("lease").value_or("0s"));
+  if (!lease || lease->count() == 0)
+    return fail(ErrorCode::configuration_error,
+                "--use and --min-hosts need a lease: without one the procs of a host that has "
+                "fallen silent never end; set lease=30s or so");
+  plan_.emplace(there, most_, least);
+  return {};
+}
+
+Result<void> JobHosts::start(const RunArguments& arguments) {
+  using From = RunArguments::From;
+  Result<HostMesh> hosts = fail(ErrorCode::internal, "no host");
+  HostOptions options;
+  options.containment = arguments.containment;
+  options.end_on_broker_loss = true;
+  if (!remote_.empty()) {
+    hosts = HostMesh::remote(*context_, std::move(remote_), std::move(options));
+  } else if (arguments.from == From::here) {
+    auto extent = Extent::make({{"host", arguments.hosts}});
+    if (!extent) return fail(extent.error());
+    hosts = HostMesh::process(*context_, *extent, std::move(options));
+  } else {
+    auto addresses = parse_hosts(arguments.list);
+    if (!addresses) return fail(addresses.error());
+    hosts = HostMesh::attach(*context_, "hosts", std::move(*addresses));
+    // After --hosts the user knows where the hosts are named.
+    if (!hosts && arguments.said.list.empty())
+      hosts = fail(hosts.error().within(arguments.list.source));
+  }
+  if (!hosts) return fail(hosts.error());
+  all_ = std::make_unique<HostMesh>(std::move(*hosts));
+  return {};
+}
+
+Result<void> JobHosts::look_for_ends() {
+  const auto reports = all_->states(kAskLimit);
+  if (!reports) return fail(reports.error());
+  for (std::uint64_t host = 0; host < reports->size(); ++host) {
+    const auto& report = (*reports)[host];
+    if (report.code == ErrorCode::none) continue;
+    if (!plan_->is_lost(host)) {
+      // It runs no rank: those of the former attempt were heard to have ended.
+      say("host " + report.host.to_string() + " is left out: " + report.problem);
+      plan_->lose(host, Clock::now());
+    }
+    if (report.has_ended) plan_->confirm_end(host);
+  }
+  return {};
+}
+
+Result<void> JobHosts::wait_until_clear() {
+  bool is_said = false;
+  while (true) {
+    if (auto looked = look_for_ends(); !looked) return looked;
+    const auto now = Clock::now();
+    if (plan_->clear_at() <= now) return {};
+    if (!std::exchange(is_said, true)) {
+      const auto wait = std::chrono::ceil<std::chrono::seconds>(plan_->clear_at() - now);
+      say("a lost host is only silent: waiting until the lease of its procs is over, " +
+          std::to_string(wait.count()) + " s at most");
+    }
+    std::this_thread::sleep_for(std::min<Clock::duration>(kAskAgain, plan_->clear_at() - now));
+  }
+}
+
+Result<void> JobHosts::choose() {
+  if (!plan_) return {};
+  if (attempt() > 0) {
+    if (auto clear = wait_until_clear(); !clear) return clear;
+  }
+  const auto numbers = plan_->choose();
+  if (!numbers)
+    return fail(ErrorCode::host_unreachable,
+                "too few hosts are left for another attempt: " + std::to_string(plan_->left()) +
+                    " of " + std::to_string(all_->hosts().size()));
+  std::vector<HostAddr> addresses;
+  for (const auto number : *numbers) addresses.push_back(all_->hosts()[number]);
+  auto chosen = HostMesh::attach(*context_, "hosts", std::move(addresses));
+  if (!chosen) return fail(chosen.error());
+  chosen_ = std::make_unique<HostMesh>(std::move(*chosen));
+  return {};
+}
+
+std::optional<std::string> JobHosts::begin_next(const ProcMeshRef& mesh, const MeshOutcome& outcome,
+                                                milliseconds grace) {
+  if (!plan_) return std::nullopt;
+  FormerAttempt former{.mesh = mesh.mesh().to_string(), .lost_hosts = {}, .reason = {}};
+  const auto lease = parse_duration(context_->setting("lease").value_or("0s"));
+  std::set<std::uint64_t> lost;
+  for (const auto& rank : outcome.ranks) {
+    if (rank.cause != Cause::host_lost || !lost.insert(rank.host_index).second) continue;
+    former.lost_hosts.push_back(rank.host.to_string());
+    if (former.reason.empty()) former.reason = rank.reason;
+    plan_->lose(plan_->chosen()[rank.host_index],
+                Clock::now() + lease.value_or(milliseconds(0)) + grace + kLeaseSlack);
+  }
+  if (lost.empty() || !plan_->is_enough()) return std::nullopt;
+  former_.push_back(std::move(former));
+  const auto next = std::min(plan_->left(), most_);
+  return former_.back().reason + ": attempt " + std::to_string(attempt() + 1) + " of the job on " +
+         count_of(next) + ", " + count_of(plan_->left() - next) + " to spare";
+}
+
+}  // namespace meshbus::cli

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/run/run_job.h"
+#include "cli/run/spare_plan.h"
+#include "meshbus/client.h"
+
+namespace meshbus::cli {
+
+/// An attempt of a job that ended because hosts were lost, and was followed by another one.
+struct FormerAttempt {
+  std::string mesh;                     ///< Its name, with the uuid.
+  std::vector<std::string> lost_hosts;  ///< Their addresses.
+  std::string reason;                   ///< How the first of them was lost.
+};
+
+/// The hosts of a run, and those of them that its current attempt uses. They outlive the attempts.
+class JobHosts {
+ public:
+  /// Makes the context, and finds out how many hosts there will be; starts nothing. Errors:
+  /// configuration_error, parse_error.
+  Result<void> find(const RunArguments& arguments);
+  /// Starts them, or finds those that run. Errors: those of HostMesh.
+  Result<void> start(const RunArguments& arguments);
+  /// Chooses the hosts of the current attempt. After a loss it first waits until nothing of the
+  /// former attempt can run any more: a host that is only silent stops its procs when their lease
+  /// is over. Errors: host_unreachable: too few hosts answer.
+  Result<void> choose();
+  /// The attempt has ended; when that is because hosts were lost, and enough others are left, the
+  /// next attempt is the current one now. Returns what is to be said of it.
+  std::optional<std::string> begin_next(const ProcMeshRef& mesh, const MeshOutcome& outcome,
+                                        std::chrono::milliseconds grace);
+
+  Context& context() { return *context_; }
+  /// All of them, spares too.
+  HostMesh& all() { return *all_; }
+  /// Those of the current attempt.
+  HostMesh& chosen() { return chosen_ ? *chosen_ : *all_; }
+  /// The most hosts that an attempt may use.
+  std::uint64_t most() const { return most_; }
+  /// From 0.
+  std::uint64_t attempt() const { return former_.size(); }
+  const std::vector<FormerAttempt>& former() const { return former_; }
+
+ private:
+  Result<void> look_for_ends();
+  Result<void> wait_until_clear();
+
+  std::unique_ptr<Context> context_;
+  std::vector<RemoteHost> remote_;
+  std::uint64_t most_ = 0;
+  std::unique_ptr<HostMesh> all_;
+  /// Only with spares.
+  std::unique_ptr<HostMesh> chosen_;
+  std::optional<SparePlan> plan_;
+  std::vector<FormerAttempt> former_;
+};
+
+}  // namespace meshbus::cli

@@ -1,0 +1,43 @@
+#include "cli/run/spare_plan.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace meshbus::cli {
+
+SparePlan::SparePlan(std::uint64_t hosts, std::uint64_t use, std::uint64_t least)
+    : hosts_(hosts), least_(std::max<std::uint64_t>(1, std::min(least, use))) {
+  chosen_.resize(std::min(hosts, use));
+  std::iota(chosen_.begin(), chosen_.end(), 0);
+}
+
+void SparePlan::lose(std::uint64_t host, Time over) {
+  if (lost_.insert(host).second) silent_.push_back({host, over});
+}
+
+void SparePlan::confirm_end(std::uint64_t host) {
+  std::erase_if(silent_, [host](const Loss& loss) { return loss.host == host; });
+}
+
+std::optional<std::vector<std::uint64_t>> SparePlan::choose() {
+  if (!is_enough()) return std::nullopt;
+  std::vector<std::uint64_t> spares;
+  for (std::uint64_t host = 0; host < hosts_; ++host) {
+    const bool is_used = std::find(chosen_.begin(), chosen_.end(), host) != chosen_.end();
+    if (!is_used && !is_lost(host)) spares.push_back(host);
+  }
+  auto spare = spares.begin();
+  for (auto& host : chosen_) {
+    if (is_lost(host) && spare != spares.end()) host = *spare++;
+  }
+  std::erase_if(chosen_, [this](std::uint64_t host) { return is_lost(host); });
+  return chosen_;
+}
+
+SparePlan::Time SparePlan::clear_at() const {
+  Time latest{};
+  for (const auto& loss : silent_) latest = std::max(latest, loss.over);
+  return latest;
+}
+
+}  // namespace meshbus::cli

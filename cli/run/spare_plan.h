@@ -1,0 +1,52 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <vector>
+
+namespace meshbus::cli {
+
+/// Which hosts the attempts of a job run on when some hosts are spares (spec 18.1). Pure: a host is
+/// its number among the hosts of the run, and the time is an argument.
+class SparePlan {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  /// An attempt uses `use` of `hosts` hosts or, when fewer are left, all of them if they are at
+  /// least `least`.
+  SparePlan(std::uint64_t hosts, std::uint64_t use, std::uint64_t least);
+
+  /// That host is lost: no attempt uses it again. What it runs may go on until `over`.
+  void lose(std::uint64_t host, Time over);
+  /// It is proved that nothing runs there any more.
+  void confirm_end(std::uint64_t host);
+  bool is_lost(std::uint64_t host) const { return lost_.contains(host); }
+  /// Hosts that are not lost.
+  std::uint64_t left() const { return hosts_ - lost_.size(); }
+  bool is_enough() const { return left() >= least_; }
+
+  /// The hosts of the next attempt. A spare takes the place of each lost host, and the others keep
+  /// theirs; without enough spares the others close up. Nothing when fewer than `least` are left.
+  std::optional<std::vector<std::uint64_t>> choose();
+  /// The hosts of the last attempt that was chosen.
+  const std::vector<std::uint64_t>& chosen() const { return chosen_; }
+  /// Nothing of a former attempt runs on a lost host after this time: the next attempt may begin.
+  Time clear_at() const;
+
+ private:
+  struct Loss {
+    std::uint64_t host;
+    Time over;
+  };
+
+  std::uint64_t hosts_;
+  std::uint64_t least_;
+  std::vector<std::uint64_t> chosen_;
+  std::set<std::uint64_t> lost_;
+  /// Of hosts that may still run something.
+  std::vector<Loss> silent_;
+};
+
+}  // namespace meshbus::cli

@@ -1,0 +1,95 @@
+// `meshbus run --use` and `--min-hosts` with hosts on this machine (spec 18.1).
+#include <doctest/doctest.h>
+
+#include <csignal>
+
+#include "tests/integration/cli/harness.h"
+
+using namespace std::chrono_literals;
+using namespace meshbus::test;
+using nlohmann::json;
+
+namespace {
+
+/// Ranks that stand in the first attempt, and say in the next one that they went on.
+const Words kStand = {"--", "sh", "-c",
+                      "if [ $MESHBUS_JOB_ATTEMPT = 0 ]; then echo stands; exec sleep 600; fi; "
+                      "echo rank $RANK of $WORLD_SIZE went on"};
+
+Words run_words(const Words& options) {
+  Words words = {"run", "--no-prefix"};
+  words.insert(words.end(), options.begin(), options.end());
+  words.insert(words.end(), kStand.begin(), kStand.end());
+  return cli(words);
+}
+
+std::size_t count_words(const std::string& text, const std::string& word) {
+  std::size_t found = 0;
+  for (auto at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++found;
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("cli: run --use goes on with a spare when a host is killed, at once") {
+  const TempDir dir;
+  const auto report = dir / "report.json";
+  Process job(run_words({"--hosts", "3", "--use", "2", "-n", "4", "--json", report}));
+  CHECK(wait_until([&] { return count_words(job.out(), "stands") == 4; }, in_time));
+  // The one that has ranks, and not the spare.
+  pid_t victim = 0;
+  for (const pid_t warden : wardens_of(job.pid())) {
+    const auto roles = find_roles(warden);
+    if (roles && !children_of(roles->keeper).empty()) victim = warden;
+  }
+  REQUIRE(victim != 0);
+  ::kill(victim, SIGKILL);
+  const auto status = job.wait_exit(in_time);
+  INFO(job.describe());
+  CHECK(status == ExitStatus::exited(0));
+  CHECK(count_words(job.out(), "of 4 went on") == 4);
+  CHECK(job.err().find("attempt 2 of the job on 2 hosts, 0 hosts to spare") != std::string::npos);
+  // Its end is proved: nobody waits for its lease.
+  CHECK(job.err().find("waiting until the lease") == std::string::npos);
+  const auto json = parse_json(read_file(report));
+  CHECK(json.at("exit_code") == 0);
+  REQUIRE(json.at("attempts").size() == 1);
+  CHECK(json.at("attempts")[0].at("lost_hosts").size() == 1);
+}
+
+TEST_CASE("cli: run --min-hosts goes on with the hosts that are left, and -n ranks on fewer") {
+  Process job(run_words({"--hosts", "2", "--min-hosts", "1", "-n", "4"}));
+  CHECK(wait_until([&] { return count_words(job.out(), "stands") == 4; }, in_time));
+  const auto wardens = wardens_of(job.pid());
+  REQUIRE(wardens.size() == 2);
+  ::kill(wardens[0], SIGKILL);
+  const auto status = job.wait_exit(in_time);
+  INFO(job.describe());
+  CHECK(status == ExitStatus::exited(0));
+  CHECK(count_words(job.out(), "of 4 went on") == 4);
+}
+
+TEST_CASE("cli: run with spares ends with the failure of a rank as without") {
+  const auto finished = run_cli({"run", "--hosts", "2", "--use", "1", "--", "sh", "-c", "exit 5"});
+  INFO(finished.err);
+  CHECK(finished.status == ExitStatus::exited(5));
+  CHECK(finished.err.find("attempt") == std::string::npos);
+}
+
+TEST_CASE("cli: run refuses spares that cannot be") {
+  const auto refused = [](const Words& options, const std::string& words) {
+    Words all = {"run"};
+    all.insert(all.end(), options.begin(), options.end());
+    all.insert(all.end(), {"--", "true"});
+    const auto finished = run_cli(all);
+    INFO(finished.err);
+    CHECK(finished.status == ExitStatus::exited(2));
+    CHECK(finished.err.find(words) != std::string::npos);
+  };
+  refused({"--hosts", "2", "--use", "3"}, "--use 3: there are only 2 hosts");
+  refused({"--hosts", "4", "--use", "2", "--min-hosts", "3"},
+          "--min-hosts 3 is more than the 2 hosts that the job uses");
+  refused({"--hosts", "2", "--use", "1", "--keep-going"}, "one or the other");
+  refused({"--hosts", "2", "--use", "1", "--set", "lease=0s"}, "need a lease");
+  refused({"--hosts", "2", "--use", "0"}, "--use");
+}
