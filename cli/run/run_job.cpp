@@ -63,6 +63,7 @@ struct Run {
   const RunArguments& arguments;
   JobSignals signals;
   JobHosts hosts;
+  /// The end of --timeout, which counts for all attempts together.
   std::optional<Clock::time_point> timeout_at;
 };
 
@@ -70,8 +71,7 @@ struct Run {
 /// one ends them. Decides on the main thread; the library's threads only bring events.
 class Job {
  public:
-  explicit Job(Run& run)
-      : run_(run), arguments_(run.arguments), signals_(run.signals), timeout_at_(run.timeout_at) {}
+  explicit Job(Run& run) : run_(run), arguments_(run.arguments), signals_(run.signals) {}
   /// The exit code of the run; nothing when a host was lost and another attempt is to be made.
   std::optional<int> run();
 
@@ -112,8 +112,6 @@ class Job {
   /// What MPI helpers tell of the ranks.
   MpiTrouble mpi_;
   enum class Stop { none, gracefully, at_once } stop_ = Stop::none;
-  /// Of the whole run.
-  std::optional<Clock::time_point>& timeout_at_;
   std::optional<Clock::time_point> escalate_at_;
 };
 
@@ -137,7 +135,7 @@ std::optional<int> Job::run() {
 void Job::loop() {
   while (!is_over_) {
     int wait = -1;
-    for (const auto& when : {timeout_at_, escalate_at_}) {
+    for (const auto& when : {run_.timeout_at, escalate_at_}) {
       if (!when) continue;
       const auto left = static_cast<int>(std::clamp<std::int64_t>(
           std::chrono::ceil<milliseconds>(*when - Clock::now()).count(), 0, 3'600'000));
@@ -208,7 +206,7 @@ void Job::on_events() {
     is_up_ = true;
     // The time of the ranks: how long hosts may take to start has its own limit.
     if (arguments_.timeout && run_.hosts.attempt() == 0)
-      timeout_at_ = Clock::now() + *arguments_.timeout;
+      run_.timeout_at = Clock::now() + *arguments_.timeout;
     for (const int signal : std::exchange(early_signals_, {})) on_signal(signal);
   }
   if (parts_.mpi) on_mpi();
@@ -276,8 +274,8 @@ void Job::on_start_failed(const Error& error) {
 
 void Job::on_time() {
   const auto now = Clock::now();
-  if (timeout_at_ && now >= *timeout_at_) {
-    timeout_at_.reset();
+  if (run_.timeout_at && now >= *run_.timeout_at) {
+    run_.timeout_at.reset();
     begin_stop(kTimedOut,
                "the --timeout of " + std::to_string(arguments_.timeout->count()) + " ms is over",
                /*at_once=*/false);

@@ -18,7 +18,7 @@ class SparePlan {
   /// least `least`.
   SparePlan(std::uint64_t hosts, std::uint64_t use, std::uint64_t least);
 
-  /// That host is lost: no attempt uses it again. What it runs may go on until `over`.
+  /// The host is lost: no attempt uses it again. What it runs may go on until `over`.
   void lose(std::uint64_t host, Time over);
   /// It is proved that nothing runs there any more.
   void confirm_end(std::uint64_t host);
@@ -45,7 +45,7 @@ class SparePlan {
   std::uint64_t least_;
   std::vector<std::uint64_t> chosen_;
   std::set<std::uint64_t> lost_;
-  /// Of hosts that may still run something.
+  /// Lost hosts that may still run something.
   std::vector<Loss> silent_;
 };
 
