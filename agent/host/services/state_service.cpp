@@ -25,9 +25,12 @@ void StateService::add_rows(Dispatcher& handlers, const std::unique_ptr<StateSer
 }
 
 void StateService::on_get_state(const Request& request, const wire::GetState& message) {
-  const Mesh* mesh = parts_.checks.find_mesh(request, message.mesh());
+  Mesh* mesh = parts_.checks.find_mesh(request, message.mesh());
   if (mesh == nullptr) return;
   if (message.usage()) parts_.procs.usage().refresh(*mesh);
+  // The asker may be the owner or a subscriber: the changes of this turn must not come behind an
+  // answer that has them.
+  parts_.publisher.flush_changes(*mesh);
   parts_.bus.answer(request, make_mesh_state(*mesh, kReportBytes, nullptr, message.usage()));
 }
 
