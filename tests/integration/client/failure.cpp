@@ -140,6 +140,22 @@ TEST_CASE("client: spec 6.4: a stop that reaches nobody says so and names the ra
   must(sleepers.hosts.shutdown(in_time));
 }
 
+TEST_CASE("client: a signal that a host does not take says which ranks got it and which did not") {
+  Sleepers sleepers("host=2", "gpu=2");
+  const auto agent = sleepers.roles(1).agent;
+  ::kill(agent, SIGSTOP);
+  const auto sent = sleepers.mesh->signal({}, SIGCONT, 700ms);
+  ::kill(agent, SIGCONT);
+  REQUIRE_FALSE(sent.has_value());
+  INFO(sent.error().to_string());
+  CHECK(sent.error().code() == ErrorCode::timeout);
+  CHECK(sent.error().detail().find(": ranks 0-1 got it; ranks 2-3 on " +
+                                   sleepers.hosts.hosts()[1].to_string() + " did not: ") !=
+        std::string::npos);
+  CHECK(sleepers.mesh->signal({}, SIGCONT).has_value());
+  must(sleepers.hosts.shutdown(in_time));
+}
+
 TEST_CASE(
     "client: when a host process dies its ranks are lost, at once and in words, and the others go "
     "on") {
