@@ -4,7 +4,6 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
-#include <sysexits.h>
 
 #include <csignal>
 #include <cstdio>
@@ -21,6 +20,7 @@
 #include "agent/os/warden_end.h"
 #include "broker/broker.h"
 #include "broker/lifeline.h"
+#include "common/base/exit_codes.h"
 #include "common/base/log.h"
 #include "common/base/unique_fd.h"
 #include "common/config/config.h"
@@ -137,15 +137,12 @@ UniqueFd set_up_signals(bool has_warden) {
   return UniqueFd(::signalfd(-1, &ending, SFD_CLOEXEC | SFD_NONBLOCK));
 }
 
-/// The command line or a setting is wrong: the same in all programs of meshbus.
-constexpr int kExitUsage = 2;
-
 int exit_code_of(const Error& error) {
   switch (error.code()) {
     case ErrorCode::configuration_error:
-    case ErrorCode::parse_error: return kExitUsage;
-    case ErrorCode::io_error: return EX_UNAVAILABLE;
-    default: return EX_SOFTWARE;
+    case ErrorCode::parse_error: return exits::kUsage;
+    case ErrorCode::io_error: return exits::kUnavailable;
+    default: return exits::kSoftware;
   }
 }
 
@@ -206,7 +203,7 @@ int serve(const Flags& flags) {
   reactor.run();
   if (is_orderly) (*broker)->stop("this host ends");
   broker->reset();
-  return EX_OK;
+  return 0;
 }
 
 }  // namespace
@@ -221,12 +218,12 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? EX_OK : kExitUsage;
+    return app.exit(error) == 0 ? 0 : exits::kUsage;
   }
   try {
     return serve(flags);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "meshbus-broker: %s\n", error.what());
-    return EX_OSERR;
+    return exits::kSystem;
   }
 }

@@ -3,7 +3,6 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
-#include <sysexits.h>
 #include <unistd.h>
 
 #include <charconv>
@@ -18,14 +17,12 @@
 #include "agent/os/daemon_protection.h"
 #include "agent/os/lifeline.h"
 #include "agent/os/warden_end.h"
+#include "common/base/exit_codes.h"
 #include "common/base/log.h"
 #include "common/config/logging.h"
 #include "common/loop/short_slices.h"
 
 namespace {
-
-/// The command line or a setting is wrong: the same in all programs of meshbus.
-constexpr int kExitUsage = 2;
 
 using namespace meshbus;
 
@@ -98,10 +95,10 @@ class Program {
     };
     events.on_refused = [this](const Error& error) {
       lifeline_.send("failed " + error.to_string());
-      end(give_up(EX_NOPERM, error.to_string()));
+      end(give_up(exits::kNoPermission, error.to_string()));
     };
     events.on_shutdown = [this](bool ok) {
-      lifeline_.send("shutdown " + std::to_string(ok ? EX_OK : EX_SOFTWARE));
+      lifeline_.send("shutdown " + std::to_string(ok ? 0 : exits::kSoftware));
     };
     events.why_keeper_lost = [this] {
       // The warden says so before it ends a keeper that is frozen.
@@ -111,7 +108,7 @@ class Program {
     events.on_keeper_lost = [this] {
       os::kill_with_keeper();
       lifeline_.send("failed keeper lost");
-      end(give_up(EX_SOFTWARE, "the keeper is gone, so this agent cannot go on"));
+      end(give_up(exits::kSoftware, "the keeper is gone, so this agent cannot go on"));
     };
     return events;
   }
@@ -123,7 +120,7 @@ class Program {
         // There is no use in leaving in order: the keeper ends the procs by itself, if it lives.
         log::warn("the warden is gone");
         os::end_with_warden();
-        std::_Exit(EX_OK);
+        std::_Exit(0);
       }
       const auto message = os::parse_lifeline(*received.text);
       if (message.word == "ping") {
@@ -150,7 +147,7 @@ class Program {
   }
 
   void stop(std::chrono::milliseconds grace, const std::string& reason) {
-    agent_.stop(grace, reason, [this] { end(EX_OK); });
+    agent_.stop(grace, reason, [this] { end(0); });
   }
 
   void end(int code) {
@@ -164,7 +161,7 @@ class Program {
   UniqueFd signals_;
   std::string keeper_frozen_;
   bool said_ready_ = false;
-  int exit_code_ = EX_OK;
+  int exit_code_ = 0;
   host::HostAgent agent_;
 };
 
@@ -172,25 +169,26 @@ int run(const Arguments& arguments) {
   os::forbid_dumps();
   os::arm_warden_end(arguments.cgroup);
   auto config = load_config(arguments.settings);
-  if (!config) return give_up(kExitUsage, config.error().to_string());
+  if (!config) return give_up(exits::kUsage, config.error().to_string());
   set_up_logging("agent",
                  log::find_level(config->word(keys::log_level)).value_or(log::Level::warn));
   const auto host_address = HostAddr::parse(arguments.host);
-  if (!host_address) return give_up(kExitUsage, host_address.error().within("--host").to_string());
+  if (!host_address)
+    return give_up(exits::kUsage, host_address.error().within("--host").to_string());
   const auto broker = HostAddr::parse(arguments.broker);
-  if (!broker) return give_up(kExitUsage, broker.error().within("--broker").to_string());
+  if (!broker) return give_up(exits::kUsage, broker.error().within("--broker").to_string());
   const UniqueFd secret(arguments.secret_fd);
   auto tokens = TokenMaker::from_descriptor(secret.get());
-  if (!tokens) return give_up(EX_NOINPUT, tokens.error().within("--secret-fd").to_string());
+  if (!tokens) return give_up(exits::kNoInput, tokens.error().within("--secret-fd").to_string());
 
   host::Ledger ledger;
   host::OutputSpool spool;
   if (arguments.ledger_fd >= 0 && arguments.spool_fd >= 0) {
     auto opened = host::Ledger::open(UniqueFd(arguments.ledger_fd));
-    if (!opened) return give_up(EX_OSERR, opened.error().within("--ledger-fd").to_string());
+    if (!opened) return give_up(exits::kSystem, opened.error().within("--ledger-fd").to_string());
     ledger = std::move(*opened);
     auto spooled = host::OutputSpool::open(UniqueFd(arguments.spool_fd));
-    if (!spooled) return give_up(EX_OSERR, spooled.error().within("--spool-fd").to_string());
+    if (!spooled) return give_up(exits::kSystem, spooled.error().within("--spool-fd").to_string());
     spool = std::move(*spooled);
   }
 
@@ -208,7 +206,7 @@ int run(const Arguments& arguments) {
   os::LimitPlaces limits;
   for (const auto& text : arguments.limits) {
     if (!limits.read_text(text))
-      return give_up(kExitUsage, "--limit " + text + ": expected CONTROLLER:VERSION:PATH");
+      return give_up(exits::kUsage, "--limit " + text + ": expected CONTROLLER:VERSION:PATH");
   }
 
   zmq::context_t context(1);
@@ -279,8 +277,8 @@ int main(int argc, char** argv) {
   } catch (const CLI::CallForHelp& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {
-    return give_up(kExitUsage, error.what());
+    return give_up(exits::kUsage, error.what());
   } catch (const std::exception& error) {
-    return give_up(EX_SOFTWARE, error.what());
+    return give_up(exits::kSoftware, error.what());
   }
 }

@@ -1,12 +1,13 @@
 #pragma once
 
+#include "common/base/exit_codes.h"
+
 namespace meshbus::warden {
 
-// Process exit codes of sysexits(3).
-inline constexpr int kExitUnavailable = 69;
-inline constexpr int kExitSoftware = 70;
-inline constexpr int kExitOsError = 71;
-inline constexpr int kExitOsFile = 72;
-inline constexpr int kExitConfig = 78;
+inline constexpr int kExitUnavailable = exits::kUnavailable;
+inline constexpr int kExitSoftware = exits::kSoftware;
+inline constexpr int kExitOsError = exits::kSystem;
+inline constexpr int kExitOsFile = exits::kSystemFile;
+inline constexpr int kExitConfig = exits::kConfig;
 
 }  // namespace meshbus::warden

@@ -43,6 +43,15 @@ Result<void> RouteTable::may_add(const Identity& identity) const {
     return fail(ErrorCode::identity_mismatch,
                 "the name " + identity.text + " is in use by " +
                     (there.user.empty() ? "somebody on that machine" : there.user));
+  // A process and a copy of it (`sh -c 'P & P'`) have one bootstrap: the first one is the rank. It
+  // may come again on another connection.
+  const bool is_twin = identity.kind == wire::PeerKind::proc &&
+                       there.incarnation == identity.incarnation && there.pid != identity.pid;
+  if (is_twin)
+    return fail(ErrorCode::identity_mismatch,
+                identity.text + " is process " + std::to_string(there.pid) +
+                    ", which lives; process " + std::to_string(identity.pid) +
+                    " was started with the same bootstrap and cannot be that proc, too");
   if (there.incarnation == identity.incarnation || (there.has_token() && identity.has_token()))
     return {};
   return fail(ErrorCode::identity_mismatch,

@@ -44,6 +44,11 @@ std::size_t owned(const wire::ControllerStateT& controller) {
                                                 [](const auto& mesh) { return mesh->owned; }));
 }
 
+std::size_t live(const wire::ControllerStateT& controller) {
+  return static_cast<std::size_t>(std::count_if(controller.meshes.begin(), controller.meshes.end(),
+                                                [](const auto& mesh) { return mesh->live > 0; }));
+}
+
 std::string overall_of(const wire::MeshOverviewT& mesh) {
   return Status(static_cast<Status::Kind>(mesh.overall)).to_string();
 }
@@ -65,7 +70,8 @@ void print_json(const Controllers& controllers, bool with_meshes) {
   for (const auto& controller : controllers) {
     Json json = {{"controller", controller.controller},   {"polls", controller.poll},
                  {"late_polls", controller.late_polls},   {"subscribers", controller.subscribers},
-                 {"unreachable", controller.unreachable}, {"owned", owned(controller)}};
+                 {"unreachable", controller.unreachable}, {"owned", owned(controller)},
+                 {"live_meshes", live(controller)}};
     json["meshes"] = with_meshes ? Json::array() : Json(controller.meshes.size());
     for (const auto& mesh : controller.meshes) {
       if (with_meshes) json["meshes"].push_back(mesh_json(*mesh));
@@ -76,9 +82,12 @@ void print_json(const Controllers& controllers, bool with_meshes) {
 }
 
 void print_controller(const wire::ControllerStateT& controller) {
-  std::cout << "controller " << controller.controller << "  watches " << controller.meshes.size()
-            << (controller.more ? "+" : "") << " meshes, answers for " << owned(controller) << "; "
-            << controller.subscribers << " subscribers, " << controller.poll << " polls";
+  const auto ended = controller.meshes.size() - live(controller);
+  std::cout << "controller " << controller.controller << "  watches " << live(controller)
+            << (controller.more ? "+" : "") << " live meshes"
+            << (ended == 0 ? "" : ", " + std::to_string(ended) + " ended") << ", answers for "
+            << owned(controller) << "; " << controller.subscribers << " subscribers, "
+            << controller.poll << " polls";
   if (controller.late_polls != 0) std::cout << ", " << controller.late_polls << " late";
   for (const auto& host : controller.unreachable) std::cout << "; " << host << " does not answer";
   std::cout << "\n";
@@ -153,6 +162,21 @@ Result<void> give(Context& context, const MeshReport& mesh, const ProcId& to,
                    [](const HostAddr&) { return true; });
 }
 
+/// The controller that answers for a mesh, which has no need to be given it; empty: none does. One
+/// that was started again under the same address does not.
+std::string present_controller(ReachedHosts& hosts, const MeshReport& mesh) {
+  const auto owner = ProcId::parse(mesh.owner);
+  if (!owner || !(*owner == controller_of(owner->host()))) return {};
+  const auto states = ask_controllers(hosts.context, {owner->host()}, mesh.name, hosts.left);
+  const auto is_its_own = [&](const auto& known) {
+    return known->mesh == mesh.name && known->owned;
+  };
+  for (const auto& state : states) {
+    if (std::any_of(state.meshes.begin(), state.meshes.end(), is_its_own)) return mesh.owner;
+  }
+  return {};
+}
+
 int hand_over_mesh(ReachedHosts& hosts, const ControllerArguments& arguments) {
   const auto refuse = [](const Error& error) {
     complain(error.to_string());
@@ -160,9 +184,9 @@ int hand_over_mesh(ReachedHosts& hosts, const ControllerArguments& arguments) {
   };
   const auto* const mesh = choose_mesh(hosts.listing, arguments.mesh, Among::all);
   if (mesh == nullptr) return 1;
-  const auto accepted =
-      choose_controller(hosts.context, mesh->hosts, mesh->name, arguments.to,
-                        arguments.to.empty() ? mesh->owner : "", arguments.waits, hosts.left);
+  const auto accepted = choose_controller(
+      hosts.context, mesh->hosts, mesh->name, arguments.to,
+      arguments.to.empty() ? present_controller(hosts, *mesh) : "", arguments.waits, hosts.left);
   if (!accepted) return refuse(accepted.error());
   const auto to = ProcId::parse(accepted->owner);
   if (!to) return refuse(to.error());

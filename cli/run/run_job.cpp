@@ -22,6 +22,7 @@
 #include "cli/run/launch_report.h"
 #include "cli/run/mpi_trouble.h"
 #include "cli/run/run_report.h"
+#include "cli/run/stop_ladder.h"
 #include "cli/support/exit_codes.h"
 
 namespace meshbus::cli {
@@ -29,12 +30,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
+using Stop = StopLadder::Step;
 
 /// How long stdin may still be on its way to a rank when all have ended.
 constexpr milliseconds kPumpLimit{500};
-/// What a stop may take beyond its grace before SIGKILL is ordered, and what that may take before
-/// we give up and say so.
-constexpr milliseconds kStopSlack{5000};
+/// What the hosts are given to say which ranks are left.
+constexpr milliseconds kLastQuestion{1000};
 /// So often, in milliseconds, we look at the ranks ourselves while nobody reads our output.
 constexpr int kLookAgain = 250;
 
@@ -85,6 +86,7 @@ class Job {
   void on_blocked();
   void begin_stop(int code, const std::string& reason, bool at_once,
                   std::optional<std::uint64_t> because = {});
+  void on_not_ended();
   void drop_output();
   std::optional<int> finish();
   bool begin_next_attempt(const MeshOutcome& outcome);
@@ -111,8 +113,7 @@ class Job {
   std::optional<int> code_;
   /// What MPI helpers tell of the ranks.
   MpiTrouble mpi_;
-  enum class Stop { none, gracefully, at_once } stop_ = Stop::none;
-  std::optional<Clock::time_point> escalate_at_;
+  StopLadder stop_;
 };
 
 std::optional<int> Job::run() {
@@ -135,13 +136,13 @@ std::optional<int> Job::run() {
 void Job::loop() {
   while (!is_over_) {
     int wait = -1;
-    for (const auto& when : {run_.timeout_at, escalate_at_}) {
+    for (const auto& when : {run_.timeout_at, stop_.due()}) {
       if (!when) continue;
       const auto left = static_cast<int>(std::clamp<std::int64_t>(
           std::chrono::ceil<milliseconds>(*when - Clock::now()).count(), 0, 3'600'000));
       wait = wait < 0 ? left : std::min(wait, left);
     }
-    const bool is_blocked = is_up_ && stop_ != Stop::gracefully && events_.is_blocked();
+    const bool is_blocked = is_up_ && stop_.step() != Stop::gracefully && events_.is_blocked();
     if (is_blocked) wait = wait < 0 ? kLookAgain : std::min(wait, kLookAgain);
     pollfd fds[2] = {{signals_.fd(), POLLIN, 0}, {events_.fd(), POLLIN, 0}};
     ::poll(fds, 2, wait);
@@ -160,7 +161,7 @@ void Job::loop() {
 void Job::on_blocked() {
   // Handlers run one after the other: all events wait behind output without a reader.
   const auto outcome = parts_.mesh->known();
-  if (stop_ == Stop::at_once) {
+  if (stop_.step() == Stop::at_once) {
     if (outcome.is_ended()) drop_output();
   } else if (outcome.first_failure) {
     events_.failed(*outcome.first_failure);
@@ -184,7 +185,9 @@ void Job::on_signal(int signal) {
     say(name + " while starting");
     ::_exit(is_second_end ? end_code(*first_end) : code);
   } else if (is_end) {
-    begin_stop(code, name, /*at_once=*/stop_ != Stop::none);
+    // Ranks that a third one finds were told to end at once, if their hosts hear anything.
+    if (stop_.step() == Stop::at_once) stop_.hurry(Clock::now());
+    begin_stop(code, name, /*at_once=*/stop_.has_begun());
   } else {
     const int forwarded = signal == SIGTSTP ? SIGSTOP : signal;
     if (is_up_) {
@@ -211,19 +214,19 @@ void Job::on_events() {
   }
   if (parts_.mpi) on_mpi();
   if (const auto failure = events_.failure();
-      failure && !arguments_.keep_going && stop_ == Stop::none)
+      failure && !arguments_.keep_going && !stop_.has_begun())
     on_failure(*failure);
-  if (const int error = events_.output_error(); error != 0 && stop_ == Stop::none) {
+  if (const int error = events_.output_error(); error != 0 && !stop_.has_begun()) {
     begin_stop(error == EPIPE ? kBrokenPipe : kOwnFailure,
                error == EPIPE
                    ? "nobody reads the output"
                    : std::string("the output cannot be written: ") + std::strerror(error),
                /*at_once=*/false);
   }
-  if (const auto lost = events_.input_error(); !lost.empty() && stop_ == Stop::none)
+  if (const auto lost = events_.input_error(); !lost.empty() && !stop_.has_begun())
     begin_stop(kOwnFailure, lost, /*at_once=*/false);
   if (const auto rank = events_.first_stopped();
-      rank && stop_ == Stop::none && !arguments_.keep_going) {
+      rank && !stop_.has_begun() && !arguments_.keep_going) {
     is_stopped_elsewhere_ = true;
     begin_stop(kStopped, "rank " + std::to_string(*rank) + " was stopped, not by this run",
                /*at_once=*/false);
@@ -233,8 +236,7 @@ void Job::on_events() {
 
 void Job::on_failure(const RankReport& failure) {
   // The code is that of the failure itself: see finish().
-  stop_ = Stop::gracefully;
-  escalate_at_ = Clock::now() + parts_.grace + kStopSlack;
+  stop_.begin(/*at_once=*/false, parts_.grace, Clock::now());
   parts_.mesh->request_stop(
       {.reason = mpi_.words_of(failure).value_or("rank " + std::to_string(failure.rank) +
                                                  " failed: " + failure.words()),
@@ -246,7 +248,7 @@ void Job::on_failure(const RankReport& failure) {
 
 void Job::on_mpi() {
   for (const auto& notice : events_.take_notices()) mpi_.add(notice);
-  if (stop_ != Stop::none) return;
+  if (stop_.has_begun()) return;
   const auto outcome = parts_.mesh->known();
   const bool may_restart = arguments_.restart.on != RestartPolicy::On::never;
   if (const auto trouble = mpi_.decide(outcome.ranks, may_restart)) {
@@ -280,32 +282,55 @@ void Job::on_time() {
                "the --timeout of " + std::to_string(arguments_.timeout->count()) + " ms is over",
                /*at_once=*/false);
   }
-  if (escalate_at_ && now >= *escalate_at_) {
-    escalate_at_.reset();
+  if (stop_.pass(now)) {
     if (parts_.mesh->known().is_ended()) {
       // A user who pages through the output of a failed run has all the time. A user who
       // stopped the run does not wait.
       if (code_) drop_output();
-    } else if (stop_ == Stop::gracefully) {
+    } else if (stop_.step() == Stop::gracefully) {
       begin_stop(code_.value_or(kOwnFailure), "the grace is over", /*at_once=*/true);
     } else {
-      say("ranks are still there after SIGKILL was ordered; giving up on them");
-      code_ = kOwnFailure;
-      is_over_ = true;
+      on_not_ended();
     }
   }
+}
+
+void Job::on_not_ended() {
+  std::vector<RankReport> left;
+  const auto ranks = parts_.mesh->status(kLastQuestion);
+  for (const auto& rank : ranks ? *ranks : parts_.mesh->known().ranks) {
+    if (!rank.is_terminal()) left.push_back(rank);
+  }
+  const auto is_silent = [](const RankReport& rank) { return rank.state == ProcState::unknown; };
+  const bool is_silence = std::all_of(left.begin(), left.end(), is_silent);
+  // Hosts of this run end with it, whatever they hear: nothing is gained by waiting for them.
+  const bool is_standing = arguments_.from == RunArguments::From::addresses;
+  if (left.empty()) return stop_.wait_on(Clock::now());
+  if (is_standing && is_silence && stop_.wait_for_silent(Clock::now())) {
+    say(words_of_silence(left) +
+        "; waiting until its host finds out what is wrong there; Ctrl-C ends that");
+    // An agent that was replaced has not heard the order.
+    parts_.mesh->request_stop({.reason = "the grace is over",
+                               .grace = milliseconds(0),
+                               .deadline = {},
+                               .ranks = {},
+                               .because = {}});
+    return;
+  }
+  say(words_of_left(left, is_standing));
+  // The first reason to stop decides the exit code, a failure included.
+  if (!code_ && !parts_.mesh->known().first_failure) code_ = kOwnFailure;
+  is_over_ = true;
 }
 
 void Job::begin_stop(int code, const std::string& reason, bool at_once,
                      std::optional<std::uint64_t> because) {
   // The first reason to stop decides the exit code, a rank's own failure included.
-  if (!code_ && stop_ == Stop::none) {
+  if (!code_ && !stop_.has_begun()) {
     code_ = code;
     say(reason + ": stopping the mesh");
   }
-  if (stop_ == Stop::at_once) return;
-  stop_ = at_once ? Stop::at_once : Stop::gracefully;
-  escalate_at_ = Clock::now() + (at_once ? milliseconds(0) : parts_.grace) + kStopSlack;
+  if (!stop_.begin(at_once, parts_.grace, Clock::now())) return;
   parts_.mesh->request_stop({.reason = reason,
                              .grace = at_once ? milliseconds(0) : parts_.grace,
                              .deadline = {},
@@ -348,7 +373,7 @@ std::optional<int> Job::finish() {
   int exit_code = code_.value_or(code_of(outcome));
   // With --keep-going we stop nothing: the report names the command that did, and a job that is
   // half done is no success.
-  is_stopped_elsewhere_ = is_stopped_elsewhere_ || (events_.first_stopped() && stop_ == Stop::none);
+  is_stopped_elsewhere_ = is_stopped_elsewhere_ || (events_.first_stopped() && !stop_.has_begun());
   if (is_stopped_elsewhere_ && exit_code == 0) exit_code = kStopped;
   if (begin_next_attempt(outcome)) return std::nullopt;
   if (!outcome.is_ended()) {

@@ -1,5 +1,7 @@
 #include "cli/run/run_report.h"
 
+#include <map>
+
 #include <nlohmann/json.hpp>
 
 #include "cli/support/rank_json.h"
@@ -57,6 +59,36 @@ std::string last_words(const MeshOutcome& outcome) {
             count_of(first.restarts, "time") + "\n";
   // The one line that matters stands last, where a terminal shows it.
   return text + "meshbus: first failure: " + first.describe() + "\n";
+}
+
+std::string words_of_silence(const std::vector<RankReport>& silent) {
+  std::map<HostAddr, std::vector<std::uint64_t>> by_host;
+  for (const auto& rank : silent) by_host[rank.host].push_back(rank.rank);
+  std::string text;
+  for (const auto& [host, here] : by_host)
+    text += (text.empty() ? "" : "; ") + named(here) + " not stopped: host " + host.to_string() +
+            " does not answer";
+  return text;
+}
+
+std::string words_of_left(const std::vector<RankReport>& left, bool may_live_on) {
+  std::vector<RankReport> silent;
+  std::vector<std::uint64_t> deaf;
+  for (const auto& rank : left) {
+    if (rank.state == ProcState::unknown) {
+      silent.push_back(rank);
+    } else {
+      deaf.push_back(rank.rank);
+    }
+  }
+  std::string text;
+  if (!silent.empty())
+    text = words_of_silence(silent) +
+           (may_live_on ? "; giving up: they may live on" : "; they end with their host, now");
+  if (!deaf.empty())
+    text += (text.empty() ? "" : "; ") + named(deaf) + (deaf.size() == 1 ? " is" : " are") +
+            " still there after SIGKILL: giving up";
+  return text;
 }
 
 std::string words_of_a_stop(const MeshOutcome& outcome) {

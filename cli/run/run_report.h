@@ -21,6 +21,12 @@ std::string json_report(const ProcMeshRef& mesh, const MeshOutcome& outcome, int
 /// The same for a run that did not come to have ranks, with `error` in words.
 std::string json_report(const Error& error, int exit_code);
 
+/// Which of these ranks, of hosts that do not answer, were not stopped.
+std::string words_of_silence(const std::vector<RankReport>& silent);
+/// Why a run leaves without the ends of these ranks: those of state unknown are on silent hosts.
+/// `may_live_on`: their hosts do not end with the run.
+std::string words_of_left(const std::vector<RankReport>& left, bool may_live_on);
+
 /// Which ranks were stopped, by whom and why; empty when none was.
 std::string words_of_a_stop(const MeshOutcome& outcome);
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <iostream>
 #include <map>
+#include <thread>
 #include <vector>
 
 #include "cli/support/choose_mesh.h"
@@ -14,12 +15,16 @@
 #include "cli/support/exit_codes.h"
 #include "cli/support/rank_json.h"
 #include "cli/support/reach.h"
+#include "cli/support/selector.h"
 #include "cli/support/text_error.h"
 
 namespace meshbus::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+/// How often hosts are asked for a mesh that is not there yet.
+constexpr std::chrono::milliseconds kLookAgain{100};
 
 struct StatusArguments {
   HostChoice hosts;
@@ -213,10 +218,33 @@ int show(const ReachedHosts& hosts, const MeshReport& mesh, const RankSet& meant
              : 0;
 }
 
+/// With --wait, a mesh that is not there yet is waited for.
+void await_mesh(ReachedHosts& hosts, const std::string& selector) {
+  const auto parsed = Selector::parse(selector);
+  const auto is_there = [&](const MeshReport& mesh) {
+    return mesh.name == parsed->mesh || base_of(mesh.name) == parsed->mesh;
+  };
+  const auto end = std::chrono::steady_clock::now() + hosts.left;
+  while (parsed && hosts.left > kLeastTime &&
+         std::none_of(hosts.listing.meshes.begin(), hosts.listing.meshes.end(), is_there)) {
+    std::this_thread::sleep_for(kLookAgain);
+    std::vector<MeshReport> meshes;
+    for (const auto& part : hosts.parts) {
+      auto listing = part.meshes(hosts.left);
+      if (listing) meshes.insert(meshes.end(), listing->meshes.begin(), listing->meshes.end());
+    }
+    hosts.listing.meshes = merged(std::move(meshes));
+    hosts.left = std::max(
+        std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now()),
+        kLeastTime);
+  }
+}
+
 int run(StatusArguments arguments) {
   auto reached = reach_hosts(arguments.hosts);
   if (const int* code = std::get_if<int>(&reached)) return *code;
   auto& hosts = std::get<ReachedHosts>(reached);
+  if (arguments.wait && !arguments.mesh.empty()) await_mesh(hosts, arguments.mesh);
   arguments.hosts.timeout = hosts.left;
   std::vector<const MeshReport*> meshes;
   RankSet meant;

@@ -2,7 +2,6 @@
 // each.
 #include <signal.h>
 #include <sys/signalfd.h>
-#include <sysexits.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -16,13 +15,11 @@
 #include "client/controller/event_json.h"
 #include "client/controller/line_writer.h"
 #include "client/controller/supervision_event.h"
+#include "common/base/exit_codes.h"
 #include "common/config/config.h"
 #include "common/config/logging.h"
 
 namespace {
-
-/// The command line or a setting is wrong: the same in all programs of meshbus.
-constexpr int kExitUsage = 2;
 
 using namespace meshbus;
 
@@ -114,15 +111,16 @@ class Program {
       }
     };
     events.on_refused = [this](const Error& error) {
-      exit_code_ = give_up(error.code() == ErrorCode::unauthorised ? EX_NOPERM : EX_UNAVAILABLE,
-                           error.to_string());
+      exit_code_ = give_up(
+          error.code() == ErrorCode::unauthorised ? exits::kNoPermission : exits::kUnavailable,
+          error.to_string());
       reactor_.stop();
     };
     return events;
   }
 
   Reactor reactor_;
-  int exit_code_ = EX_OK;
+  int exit_code_ = 0;
   bool is_ending_ = false;
   LineWriter writer_;
   Controller controller_;
@@ -162,14 +160,14 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? EX_OK : kExitUsage;
+    return app.exit(error) == 0 ? 0 : exits::kUsage;
   }
   const auto config = load_config(arguments.settings);
-  if (!config) return give_up(kExitUsage, config.error().to_string());
+  if (!config) return give_up(exits::kUsage, config.error().to_string());
   set_up_logging("controller",
                  log::find_level(config->word(keys::log_level)).value_or(log::Level::warn));
   auto options = make_options(arguments, *config);
-  if (!options) return give_up(kExitUsage, options.error().to_string());
+  if (!options) return give_up(exits::kUsage, options.error().to_string());
 
   // Before any thread is made: libzmq's are to take none of them.
   sigset_t ends;
@@ -190,6 +188,6 @@ int main(int argc, char** argv) {
   try {
     return run(argc, argv);
   } catch (const std::exception& error) {
-    return give_up(EX_OSERR, error.what());
+    return give_up(exits::kSystem, error.what());
   }
 }

@@ -93,7 +93,9 @@ Result<std::string> SpawnService::find_log_directory(const std::string& mesh) co
 }
 
 Result<void> SpawnService::check_known(const Mesh& mesh, const MeshSpec& spec) const {
-  if (const auto field = find_difference(mesh.spec, spec, mesh.ownership.owner()))
+  // An order to restart ranks names the owner at the address that it had at first.
+  const auto& first = mesh.ownership.handed_by().empty() ? mesh.spec.owner : mesh.ownership.owner();
+  if (const auto field = find_difference(mesh.spec, spec, first))
     return fail(ErrorCode::refused, "mesh " + mesh.name + " exists with another " +
                                         std::string(*field) + "; use another name, or the same " +
                                         std::string(*field));

@@ -46,12 +46,28 @@ Result<bool> MeshOwnership::hand_over(const std::string& mesh, const ProcId& own
     handed_by_ = owner_.to_string();
     owner_ = owner;
     key_ = owner.key();
+    incarnation_ = 0;
     is_gone_ = false;
     is_away_ = false;
   }
   loss_ = loss;
   lease_ = Lease(now, lease);
   return is_other;
+}
+
+bool MeshOwnership::move_to(const ProcId& owner, std::uint64_t incarnation) {
+  if (is_gone_ || incarnation_ == 0 || incarnation != incarnation_) return false;
+  if (owner == owner_) return true;
+  if (!(owner.name() == owner_.name())) return false;
+  restore_move(owner);
+  is_away_ = false;
+  return true;
+}
+
+void MeshOwnership::restore_move(const ProcId& owner) {
+  owner_ = owner;
+  key_ = owner.key();
+  has_moved_ = true;
 }
 
 void MeshOwnership::restore_handover(const ProcId& owner, std::string handed_by,

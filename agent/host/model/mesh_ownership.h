@@ -34,6 +34,10 @@ class MeshOwnership {
   const Lease& lease() const noexcept { return lease_; }
   /// The owner before this one; empty: the owner is the one of the request.
   const std::string& handed_by() const noexcept { return handed_by_; }
+  /// The incarnation of the owner; 0 = not known.
+  std::uint64_t incarnation() const noexcept { return incarnation_; }
+  /// The first owner has another address than at first, or there is another owner.
+  bool has_changed() const noexcept { return has_moved_ || !handed_by_.empty(); }
 
   /// Length 0: as long as before. Returns whether the length has changed.
   bool renew(Time now, std::chrono::milliseconds length);
@@ -56,9 +60,16 @@ class MeshOwnership {
   Result<bool> hand_over(const std::string& mesh, const ProcId& owner,
                          std::chrono::milliseconds lease, wire::OwnerLoss loss, Time now);
 
+  /// The first owner has spoken: its incarnation, by which it is known at another address.
+  void identify(std::uint64_t incarnation) noexcept { incarnation_ = incarnation; }
+  /// The owner says that it has another address, because its launcher is connected to another
+  /// broker. Returns whether it is the owner: the same name and incarnation.
+  bool move_to(const ProcId& owner, std::uint64_t incarnation);
+
   /// Takes over what another agent has written down.
   void restore_gone() noexcept { is_gone_ = true; }
   void restore_handover(const ProcId& owner, std::string handed_by, wire::OwnerLoss loss);
+  void restore_move(const ProcId& owner);
 
  private:
   ProcId owner_;
@@ -67,6 +78,8 @@ class MeshOwnership {
   wire::OwnerLoss loss_ = wire::OwnerLoss::stop;
   std::string handed_by_;
   bool may_restart_;
+  std::uint64_t incarnation_ = 0;
+  bool has_moved_ = false;
   bool is_gone_ = false;
   /// The owner's connection has ended, and the owner was not heard of since: the lease counts.
   bool is_away_ = false;

@@ -103,6 +103,15 @@ void MeshOwners::on_owner_back(Mesh& mesh) {
   log::info("mesh " + mesh.name + ": its owner " + mesh.ownership.owner().to_string() + " is back");
 }
 
+bool MeshOwners::move_owner(Mesh& mesh, const ProcId& owner, std::uint64_t incarnation) {
+  const auto before = mesh.ownership.owner().to_string();
+  if (!mesh.ownership.move_to(owner, incarnation)) return false;
+  if (mesh.ownership.owner().to_string() == before) return true;
+  log::info("mesh " + mesh.name + ": its owner " + before + " is at " + owner.to_string() + " now");
+  table_.touch(mesh);
+  return true;
+}
+
 Result<void> MeshOwners::hand_over(Mesh& mesh, const ProcId& owner, std::chrono::milliseconds lease,
                                    wire::OwnerLoss loss) {
   const auto before = mesh.ownership.owner().to_string();

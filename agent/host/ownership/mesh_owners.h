@@ -36,6 +36,8 @@ class MeshOwners {
   void on_owner_gone(Mesh& mesh);
   /// The owner was heard of.
   void on_owner_back(Mesh& mesh);
+  /// As MeshOwnership::move_to().
+  bool move_owner(Mesh& mesh, const ProcId& owner, std::uint64_t incarnation);
   /// Another owner answers for this mesh from now on, and its output is streamed to none. With the
   /// same owner only the lease counts from now. Tell the new owner everything afterwards. Errors:
   /// refused (the mesh is being stopped because its owner is gone).

@@ -88,7 +88,8 @@ void LedgerWriter::add(const Mesh& mesh, bool with_state, const std::vector<Proc
     for (const auto& [name, subscriber] : mesh.subscribers)
       entry.state->subscribers.push_back(name);
     entry.state->lease_ms = static_cast<std::uint32_t>(ownership.lease().length().count());
-    if (!ownership.handed_by().empty()) {
+    entry.state->owner_incarnation = ownership.incarnation();
+    if (ownership.has_changed()) {
       entry.state->owner = ownership.owner().to_string();
       entry.state->handed_by = ownership.handed_by();
       entry.state->loss = ownership.loss();

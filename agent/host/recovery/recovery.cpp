@@ -74,8 +74,13 @@ Mesh& Recovery::restore_mesh(MeshSpec spec, const LeftMesh& left) {
   if (left.state && (new_owner || left.state->lease_ms != 0))
     spec.lease = std::chrono::milliseconds(left.state->lease_ms);
   Mesh& mesh = parts_.table.add_mesh(std::move(spec), parts_.reactor.now());
-  if (new_owner)
+  const bool is_handed_over = new_owner && !left.state->handed_by.empty();
+  if (left.state) mesh.ownership.identify(left.state->owner_incarnation);
+  if (is_handed_over) {
     mesh.ownership.restore_handover(*new_owner, left.state->handed_by, left.state->loss);
+  } else if (new_owner) {
+    mesh.ownership.restore_move(*new_owner);
+  }
   if (left.state && left.state->owner_gone) mesh.ownership.restore_gone();
   if (auto directory = parts_.spawns.find_log_directory(mesh.name)) {
     mesh.output.log_directory = std::move(*directory);
@@ -84,7 +89,8 @@ Mesh& Recovery::restore_mesh(MeshSpec spec, const LeftMesh& left) {
               ": what it writes from now on is in no file: " + directory.error().to_string());
   }
   const bool is_streaming = mesh.spec.output == wire::OutputMode::stream;
-  if (is_streaming && !mesh.ownership.is_gone() && !new_owner) parts_.outputs.start_relaying(mesh);
+  if (is_streaming && !mesh.ownership.is_gone() && !is_handed_over)
+    parts_.outputs.start_relaying(mesh);
   for (const auto& text : left.state ? left.state->subscribers : std::vector<std::string>()) {
     if (const auto subscriber = ProcId::parse(text)) mesh.subscribers.emplace(text, *subscriber);
   }

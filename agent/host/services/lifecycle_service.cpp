@@ -118,8 +118,13 @@ void LifecycleService::on_spawn_procs(const Request& request, const wire::SpawnP
   accepted.started = *started;
   parts_.bus.answer(request, std::move(accepted));
   has_accepted_ = true;
-  const Mesh* mesh = parts_.procs.table().find_mesh(name);
-  if (mesh != nullptr && !mesh->ownership.is_gone()) parts_.ownership.watch(owner);
+  Mesh* const mesh = parts_.procs.table().find_mesh(name);
+  if (mesh == nullptr || mesh->ownership.is_gone()) return;
+  parts_.ownership.watch(mesh->ownership.owner());
+  if (is_sender(request.envelope, owner) && mesh->ownership.incarnation() == 0) {
+    mesh->ownership.identify(request.envelope.source_incarnation());
+    parts_.procs.table().touch(*mesh);
+  }
 }
 
 void LifecycleService::on_stop_procs(const Request& request, const wire::StopProcs& message) {

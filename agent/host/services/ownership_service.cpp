@@ -17,10 +17,6 @@ constexpr std::chrono::seconds kActorStopLimit{30};
 /// The list of missing meshes in a refusal has at most about so many bytes.
 constexpr std::size_t kLongestList = 4096;
 
-bool is_sender(const wire::Envelope& envelope, const ProcId& peer) {
-  return peer.key() == envelope.source_proc() && peer.host().key() == envelope.source_host();
-}
-
 }  // namespace
 
 OwnershipService::OwnershipService(const Parts& parts, std::chrono::milliseconds actor_grace)
@@ -126,6 +122,20 @@ void OwnershipService::on_renew_lease(const Request& request, const wire::RenewL
   parts_.checks.refuse(
       request, Error(ErrorCode::not_exist, "host " + parts_.checks.host() + " has no mesh " +
                                                missing + "; leases of the others are renewed"));
+}
+
+bool OwnershipService::move_owner(const Request& request, Mesh& mesh, const ProcId& owner) {
+  const ProcId before = mesh.ownership.owner();
+  if (request.envelope.role() < Role::operate ||
+      !parts_.procs.owners().move_owner(mesh, owner, request.envelope.source_incarnation()))
+    return false;
+  peers_.add(owner);
+  if (before == owner) return true;
+  mesh.subscribers.erase(owner.to_string());
+  release(before);
+  parts_.publisher.on_owner_moved(mesh);
+  parts_.logs.mark(mesh);
+  return true;
 }
 
 Result<void> OwnershipService::check_may_hand_over(const wire::Envelope& envelope, const Mesh& mesh,

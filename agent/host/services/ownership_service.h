@@ -40,6 +40,9 @@ class OwnershipService {
   void release(const ProcId& peer);
   /// Watches the owners and subscribers of the meshes that are here.
   void watch_all();
+  /// The sender says that it is the owner of that mesh, at another address. False: it is not, or
+  /// may not own meshes.
+  bool move_owner(const Request& request, Mesh& mesh, const ProcId& owner);
   /// There is a new session with the broker.
   void on_up() { peers_.on_up(); }
   /// A message came back: the peer may be gone.

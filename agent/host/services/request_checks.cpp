@@ -7,6 +7,10 @@
 
 namespace meshbus::host {
 
+bool is_sender(const wire::Envelope& envelope, const ProcId& peer) {
+  return peer.key() == envelope.source_proc() && peer.host().key() == envelope.source_host();
+}
+
 Mesh* RequestChecks::find_mesh(const Request& request, const flatbuffers::String* name) {
   Mesh* mesh = table_.find_mesh(name->string_view());
   if (mesh == nullptr)
@@ -23,9 +27,7 @@ std::optional<ProcId> RequestChecks::find_sender(const Request& request,
     bus_.refuse(request, peer.error().within(std::string(field)));
     return std::nullopt;
   }
-  const bool is_sender = peer->key() == request.envelope.source_proc() &&
-                         peer->host().key() == request.envelope.source_host();
-  if (is_sender) return *peer;
+  if (is_sender(request.envelope, *peer)) return *peer;
   bus_.refuse(request, Error(ErrorCode::identity_mismatch,
                              std::string(field) + ": '" + peer->to_string() +
                                  "' is not the sender of this request; name the sender"));
@@ -34,9 +36,9 @@ std::optional<ProcId> RequestChecks::find_sender(const Request& request,
 
 Proc* RequestChecks::find_proc(const Request& request, const flatbuffers::String* claimed) {
   Proc* proc = table_.find_key(request.envelope.source_proc());
-  const bool is_sender = proc != nullptr && proc->address.to_string() == claimed->string_view() &&
-                         request.envelope.source_incarnation() == proc->incarnation();
-  if (is_sender) return proc;
+  const bool is_known = proc != nullptr && proc->address.to_string() == claimed->string_view() &&
+                        request.envelope.source_incarnation() == proc->incarnation();
+  if (is_known) return proc;
   static log::Limited limited(10);
   limited.warn("a message from proc '" + claimed->str() +
                "' is refused: it is not a live proc of this host, or not the one it says");

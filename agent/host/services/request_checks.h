@@ -35,6 +35,9 @@ class RequestChecks {
   std::string host_;
 };
 
+/// Whether that peer has sent this.
+bool is_sender(const wire::Envelope& envelope, const ProcId& peer);
+
 /// A row for a table of handlers: the service exists by the time the first message comes.
 template <typename Service, typename Message>
 auto row(const std::unique_ptr<Service>& service,

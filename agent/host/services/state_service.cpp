@@ -25,9 +25,12 @@ void StateService::add_rows(Dispatcher& handlers, const std::unique_ptr<StateSer
 }
 
 void StateService::on_get_state(const Request& request, const wire::GetState& message) {
-  const Mesh* mesh = parts_.checks.find_mesh(request, message.mesh());
+  Mesh* mesh = parts_.checks.find_mesh(request, message.mesh());
   if (mesh == nullptr) return;
   if (message.usage()) parts_.procs.usage().refresh(*mesh);
+  // The asker may be the owner or a subscriber: the changes of this turn must not come behind an
+  // answer that has them.
+  parts_.publisher.flush_changes(*mesh);
   parts_.bus.answer(request, make_mesh_state(*mesh, kReportBytes, nullptr, message.usage()));
 }
 
@@ -43,7 +46,9 @@ void StateService::on_stream_state(const Request& request, const wire::StreamSta
   if (!subscriber) return;
   Mesh* mesh = parts_.checks.find_mesh(request, message.mesh());
   if (mesh == nullptr) return;
-  if (mesh->subscribers.size() >= kMostSubscribers)
+  const bool is_owner =
+      message.owner_moved() && parts_.ownership.move_owner(request, *mesh, *subscriber);
+  if (!is_owner && mesh->subscribers.size() >= kMostSubscribers)
     return parts_.checks.refuse(request,
                                 Error(ErrorCode::queue_full, "mesh " + mesh->name + " has " +
                                                                  std::to_string(kMostSubscribers) +
@@ -51,7 +56,7 @@ void StateService::on_stream_state(const Request& request, const wire::StreamSta
   // What is not told yet goes to the others first: it is in the answer, and must not be told again
   // behind it.
   parts_.publisher.flush_changes(*mesh);
-  mesh->subscribers.insert_or_assign(subscriber->to_string(), *subscriber);
+  if (!is_owner) mesh->subscribers.insert_or_assign(subscriber->to_string(), *subscriber);
   parts_.procs.table().touch(*mesh);
   std::vector<const Proc*> later;
   parts_.bus.answer(request, make_mesh_state(*mesh, kReportBytes, &later));

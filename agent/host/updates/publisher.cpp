@@ -106,6 +106,17 @@ void Publisher::on_up(const ProcTable::Meshes& meshes) {
   }
 }
 
+void Publisher::on_owner_moved(Mesh& mesh) {
+  forget(mesh);
+  mesh.output.relay.resend();
+  mark(mesh);
+  wire::StateChangedT change;
+  change.mesh = mesh.name;
+  change.host = host_;
+  change.ownership = make_ownership(mesh.ownership);
+  if (bus_.is_up()) tell(mesh, change, false);
+}
+
 void Publisher::retry_owner(Mesh& mesh, bool was_output) {
   Retry& retry = arm_retry(mesh);
   (was_output ? retry.output : retry.state) = true;

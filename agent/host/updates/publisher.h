@@ -36,6 +36,9 @@ class Publisher {
   /// There is a new session: messages of the former one may be lost, so everything is told again,
   /// and output that is not taken is sent again.
   void on_up(const ProcTable::Meshes& meshes);
+  /// The owner has another address: what it did not take is sent again, there. Its state is for the
+  /// caller to tell; subscribers are told the address.
+  void on_owner_moved(Mesh& mesh);
   /// A message to the owner came back, though the owner is there: the state is told again a moment
   /// later, and output is sent again.
   void retry_owner(Mesh& mesh, bool was_output);

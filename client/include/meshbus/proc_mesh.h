@@ -265,8 +265,8 @@ class ProcMesh {
 
   /// Sends a signal to the process groups of ranks (empty = all that are alive). Returns when every
   /// host has accepted the order. The keeper there delivers the signal a moment later, so a rank
-  /// may not have got it yet when this returns. Errors: not_exist, timeout, ...: the first one,
-  /// after all hosts were asked.
+  /// may not have got it yet when this returns. Errors: not_exist, timeout, ...: the first one of
+  /// all hosts; the detail says which ranks got it, and which did not.
   Result<void> signal(const RankSet& ranks, int signal,
                       std::chrono::milliseconds deadline = std::chrono::seconds(10));
 

@@ -38,8 +38,9 @@ void FollowedMesh::resync(Bus& bus, const std::string& self, const HostAddr& hos
   // Also for ranks that have ended: their exit reports may have been lost.
   if (!monitor_->progress().has_unreported_on(host)) return;
   synced_.erase(host);
-  const auto on_answer = [monitor = monitor_, host,
-                          on_synced](const Result<ControlMessage>& answer) {
+  const bool has_moved = self != owner_ && !monitor_->progress().is_handed_over();
+  const auto on_answer = [monitor = monitor_, host, on_synced, has_moved,
+                          self](const Result<ControlMessage>& answer) {
     if (!answer) {
       // An agent that does not know ranks that it had accepted belongs to a host that was started
       // again: the ranks have ended with the former one.
@@ -51,12 +52,15 @@ void FollowedMesh::resync(Bus& bus, const std::string& self, const HostAddr& hos
     if (state == nullptr) return;
     monitor->on_update(host, state->ranks(), state->exit_reports(), state->launch());
     monitor->on_troubles(host, state->troubles(), state->ranks());
+    // An older agent goes on sending output to the former address.
+    if (has_moved && text_of(state->owner()) != self) monitor->on_output_lost();
     on_synced();
   };
-  if (self != owner_ || monitor_->progress().is_handed_over()) {
+  if (has_moved || monitor_->progress().is_handed_over()) {
     wire::StreamStateT stream;
     stream.mesh = monitor_->name();
     stream.subscriber = self;
+    stream.owner_moved = has_moved;
     bus.request(Destination::to_agent(host), std::move(stream), kAskLimit, on_answer);
   } else {
     wire::GetStateT get;

@@ -30,12 +30,10 @@ class FollowedMesh {
   std::optional<ProcId> find_proc(std::uint64_t key);
   /// Whether that agent has yet to tell all that it knows.
   bool is_out_of_sync(const HostAddr& host, std::uint64_t agent) const;
-  /// Asks the agent for all that it knows. When `self` is not the owner that agents know, also for
-  /// changes from now on. `on_synced` follows when it has answered.
+  /// Asks the agent for all that it knows. When `self` is not the owner that agents know, tells it
+  /// so: changes and output come here from now on. `on_synced` follows when it has answered.
   void resync(Bus& bus, const std::string& self, const HostAddr& host,
               const std::function<void()>& on_synced);
-  /// Whether agents know this launcher under another address.
-  bool has_moved(const std::string& self) const { return self != owner_; }
   void note_synced(const HostAddr& host, std::uint64_t agent) { synced_[host] = agent; }
   /// The agents send again what of its output was not taken.
   void ask_for_output(Bus& bus) const;

@@ -106,7 +106,6 @@ void UpdateRouter::resync(FollowedMesh& mesh, const HostAddr& host) {
 void UpdateRouter::resync_all() {
   const auto hosts = hosts_.all();
   for (auto& [name, mesh] : meshes_) {
-    if (mesh.has_moved(gateway_.status().self())) mesh.monitor().on_owner_moved();
     for (const auto& host : hosts) resync(mesh, host);
     if (gateway_.bus() != nullptr) mesh.ask_for_output(*gateway_.bus());
   }

@@ -9,6 +9,7 @@
 #include "client/src/check_owner.h"
 #include "client/src/gateway/gateway_search.h"
 #include "client/src/host_mesh/host_mesh_impl.h"
+#include "client/src/host_mesh/mesh_stop.h"
 #include "client/src/proc_mesh/wire_reports.h"
 #include "client/src/time_left.h"
 #include "meshbus/point.h"
@@ -248,102 +249,18 @@ Result<MeshListing> HostMesh::meshes(std::chrono::milliseconds deadline, bool wi
   return listing;
 }
 
-// One loop over the hosts, whose state (ordered, absent, answered) every part of it uses.
-// NOLINTNEXTLINE(readability-function-size)
 Result<std::vector<RankReport>> HostMesh::stop_mesh(std::string_view mesh, StopOptions options) {
   if (auto fine = check_owner(impl_); !fine) return fail(fine.error());
-  const auto grace =
-      options.grace.value_or(impl_->core()->config().duration(keys::terminate_grace));
-  const auto end = Clock::now() + options.deadline.value_or(
-                                      grace + impl_->core()->config().duration(keys::stop_idle));
-  constexpr std::chrono::seconds ask_limit{5};
-  auto& connection = impl_->connection();
-  struct Place {
-    HostAddr host;
-    std::optional<MeshReport> report;
-    std::string problem;
-    bool is_absent = false;
-    bool is_ordered = false;
-  };
-  std::vector<Place> places;
-  for (const auto& host : impl_->distinct_hosts()) places.push_back({host, {}, {}, false, false});
-  const auto is_left = [&options](const RankReport& rank) {
-    return !rank.is_terminal() && (options.ranks.empty() || contains(options.ranks, rank.rank));
-  };
-  const auto is_open = [&](const Place& place) {
-    return !place.is_absent && (!place.report || std::any_of(place.report->ranks.begin(),
-                                                             place.report->ranks.end(), is_left));
-  };
-  // Changes are told to the owner of the mesh; we are not the owner, and ask until it is done.
-  for (bool is_first = true; is_first || std::any_of(places.begin(), places.end(), is_open);
-       is_first = false) {
-    if (!is_first) {
-      if (Clock::now() >= end) break;
-      std::this_thread::sleep_for(std::min(std::chrono::milliseconds(25), left_until(end)));
-    }
-    std::vector<std::pair<Place*, Connection::Answer>> orders;
-    std::vector<std::pair<Place*, Connection::Answer>> states;
-    for (auto& place : places) {
-      if (!is_open(place)) continue;
-      const auto limit = std::min<std::chrono::milliseconds>(ask_limit, left_until(end));
-      if (!place.is_ordered) {
-        wire::StopProcsT stop;
-        stop.mesh = mesh;
-        stop.ranks = to_wire(options.ranks);
-        stop.reason = options.reason;
-        stop.requester = connection.self();
-        stop.grace_ms =
-            static_cast<std::uint32_t>(std::clamp<std::int64_t>(grace.count(), 0, UINT32_MAX));
-        orders.emplace_back(
-            &place, connection.ask(Destination::to_agent(place.host), std::move(stop), limit));
-      }
-      wire::GetStateT get;
-      get.mesh = mesh;
-      states.emplace_back(&place,
-                          connection.ask(Destination::to_agent(place.host), std::move(get), limit));
-    }
-    for (auto& [place, future] : orders) {
-      const auto answer = future.get();
-      place->is_ordered = answer.has_value();
-      // Asking again makes no operator of us.
-      if (!answer && answer.error().code() == ErrorCode::unauthorised)
-        return fail(answer.error().within("stop " + std::string(mesh) + ": host " +
-                                          place->host.to_string()));
-    }
-    for (auto& [place, future] : states) {
-      const auto answer = future.get();
-      place->problem.clear();
-      if (!answer) {
-        place->is_absent = answer.error().code() == ErrorCode::not_exist;
-        place->problem = answer.error().to_string();
-      } else if (const auto* const state = answer->body_as<wire::MeshState>()) {
-        if (auto report = to_report(*state)) place->report = std::move(*report);
-      }
-    }
-  }
-  std::vector<RankReport> ranks;
-  std::string problems;
-  for (const auto& place : places) {
-    if (place.report)
-      ranks.insert(ranks.end(), place.report->ranks.begin(), place.report->ranks.end());
-    if (!is_open(place)) continue;
-    problems += problems.empty() ? "" : "; ";
-    if (!place.problem.empty()) problems += "host " + place.host.to_string() + ": " + place.problem;
-    if (!place.report) continue;
-    for (const auto& rank : place.report->ranks) {
-      if (is_left(rank))
-        problems += (problems.empty() || problems.ends_with("; ") ? "" : ", ") + rank.describe();
-    }
-  }
-  if (!problems.empty())
-    return fail(ErrorCode::stop_error, "mesh " + std::string(mesh) + ": not ended: " + problems);
-  if (ranks.empty())
-    return fail(ErrorCode::not_exist, "no mesh " + std::string(mesh) + " on " +
-                                          std::to_string(hosts().size()) +
-                                          (hosts().size() == 1 ? " host" : " hosts"));
-  std::sort(ranks.begin(), ranks.end(),
-            [](const RankReport& a, const RankReport& b) { return a.rank < b.rank; });
-  return ranks;
+  const auto& config = impl_->core()->config();
+  const auto grace = options.grace.value_or(config.duration(keys::terminate_grace));
+  const auto limit = std::min<std::chrono::milliseconds>(
+      options.deadline.value_or(grace + config.duration(keys::stop_idle)), std::chrono::hours(24));
+  return std::make_shared<MeshStop>(*impl_->core(), impl_->connection(), impl_->distinct_hosts(),
+                                    MeshStop::Order{.mesh = std::string(mesh),
+                                                    .options = std::move(options),
+                                                    .grace = grace,
+                                                    .end = Clock::now() + limit})
+      ->run();
 }
 
 Result<ShutdownSummary> HostMesh::shutdown(std::chrono::milliseconds deadline,

@@ -73,9 +73,9 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
                    const flatbuffers::Vector<const wire::RankTrouble*>* troubles,
                    const flatbuffers::Vector<const wire::RankState*>* whole);
   void on_output(const HostAddr& from, const wire::Output& output, OutputTaken taken);
-  /// The launcher has another address than the one that agents know as the owner's: output does not
-  /// come any more, and the end of the mesh does not wait for it.
-  void on_owner_moved() { output_.on_moved(); }
+  /// An agent sends output to an address that this launcher does not have any more: the end of the
+  /// mesh does not wait for it.
+  void on_output_lost() { output_.on_moved(); }
   /// Whether output may have been lost and has to be asked for. Not again for a while.
   bool should_ask_for_output();
   void lose(const HostAddr& host, const std::string& reason);

@@ -17,6 +17,21 @@ constexpr std::size_t kInputLimit = 512 * 1024;
 constexpr std::chrono::seconds kLastOutput{10};
 constexpr std::chrono::seconds kHostsLimit{30};
 
+/// "rank 3" or "ranks 0-3,7"
+std::string words_of(const std::vector<std::uint64_t>& ranks) {
+  return (ranks.size() == 1 ? "rank " : "ranks ") + to_string(to_rank_set(ranks));
+}
+
+/// Those of these ranks (empty: all) on that host that live.
+std::vector<std::uint64_t> live_ranks(const RankTable& table, const RankSet& ranks,
+                                      std::uint64_t host) {
+  std::vector<std::uint64_t> live;
+  for (const auto rank : table.not_ended(ranks)) {
+    if (table.rank(rank).host_index == host) live.push_back(rank);
+  }
+  return live;
+}
+
 /// Hosts that have one of these ranks, or with none given a rank that is not terminal.
 std::vector<std::uint64_t> hosts_of(const RankTable& table, const RankSet& ranks) {
   std::vector<std::uint64_t> hosts;
@@ -154,7 +169,8 @@ Result<void> ProcMesh::signal(const RankSet& ranks, int signal,
   if (signal < 1 || signal > 64)
     return fail(ErrorCode::configuration_error,
                 "there is no signal " + std::to_string(signal) + "; 1 to 64 are signals");
-  const auto hosts = hosts_of(monitor.progress().table(), ranks);
+  const auto table = monitor.progress().table();
+  const auto hosts = hosts_of(table, ranks);
   if (hosts.empty())
     return fail(ErrorCode::not_exist, "mesh " + monitor.name() + ": no rank is left to send " +
                                           signal_name(signal) + " to");
@@ -167,14 +183,23 @@ Result<void> ProcMesh::signal(const RankSet& ranks, int signal,
     answers.push_back(impl_->connection().ask(Destination::to_agent(ref().hosts()[host]),
                                               std::move(order), deadline));
   }
-  Result<void> result;
+  std::vector<std::uint64_t> reached;
+  std::string missed;
+  ErrorCode code = ErrorCode::none;
   for (std::size_t i = 0; i < hosts.size(); ++i) {
+    const auto here = live_ranks(table, ranks, hosts[i]);
     const auto answer = answers[i].get();
-    if (!answer && result)
-      result = fail(answer.error().within("sending " + signal_name(signal) + " on " +
-                                          ref().hosts()[hosts[i]].to_string()));
+    if (answer) {
+      reached.insert(reached.end(), here.begin(), here.end());
+      continue;
+    }
+    if (code == ErrorCode::none) code = answer.error().code();
+    missed += "; " + (here.empty() ? "host" : words_of(here) + " on") + " " +
+              ref().hosts()[hosts[i]].to_string() + " did not: " + answer.error().detail();
   }
-  return result;
+  if (code == ErrorCode::none) return {};
+  return fail(code, signal_name(signal) + " for mesh " + monitor.name() + ": " +
+                        (reached.empty() ? "no rank" : words_of(reached)) + " got it" + missed);
 }
 
 namespace {

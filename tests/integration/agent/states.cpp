@@ -236,6 +236,36 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("agent: spec 6.7: an answer to GetState overtakes no change") {
+  AgentHarness harness({.settings = {{"spawn.in_flight", "8"}}});
+  const auto request = harness.command({"/bin/sleep", "0.02"}, 400);
+  const auto mesh = request.mesh;
+  harness.spawn(wire::SpawnProcsT(request));
+  std::vector<std::string> overtaken;
+  const auto look = [&](const Result<ControlMessage>& answer) {
+    const auto* const state = answer ? answer->body_as<wire::MeshState>() : nullptr;
+    if (state == nullptr) return;
+    for (const auto* known : *state->ranks()) {
+      const auto& told = harness.launcher->mesh(mesh)[known->rank()].states;
+      const auto last = told.empty() ? 0 : told.back().generation();
+      if (known->generation() > last)
+        overtaken.push_back("rank " + std::to_string(known->rank()) + ": told " +
+                            std::to_string(last) + ", answered " +
+                            std::to_string(known->generation()));
+    }
+  };
+  for (int i = 0; i < 200; ++i) {
+    for (int j = 0; j < 3; ++j)
+      harness.launcher->bus().request(Destination::to_agent(harness.host()), get_state(mesh), 30s,
+                                      look);
+    harness.run_for(2ms);
+  }
+  harness.wait_ended(mesh, 400);
+  CHECK(harness.launcher->problems.empty());
+  INFO((overtaken.empty() ? std::string() : overtaken.front()));
+  CHECK(overtaken.size() == 0);
+}
+
 TEST_CASE("agent: a snapshot that has no room for all exit reports is completed by what follows") {
   AgentHarness harness;
   // Each leaves 8 KiB of last lines: more than fits into one answer.

@@ -49,6 +49,12 @@ TEST_CASE("cli: status shows where the ranks stand, and waits for them") {
   CHECK(run_cli({"status", "nobody", "--hosts", host.address()}).status == ExitStatus::exited(1));
   CHECK(run_cli({"status", "--wait", "happy", "--hosts", host.address()}).status ==
         ExitStatus::exited(2));
+  // A mesh that is not there yet is waited for.
+  Process early(cli({"status", "later", "--wait", "running", "--hosts", host.address()}));
+  CHECK_FALSE(wait_until([&] { return !early.is_running(); }, 500ms));
+  const DrainedMesh later(host.address(), "later", 1);
+  CHECK(early.wait_exit(in_time) == ExitStatus::exited(0));
+  CHECK(early.out().ends_with("  Running: 0\n"));
   Process waiter(cli({"status", "napping", "--wait", "stopped", "--hosts", host.address()}));
   CHECK(run_cli({"stop", "napping", "--hosts", host.address()}).status == ExitStatus::exited(0));
   CHECK(waiter.wait_exit(in_time) == ExitStatus::exited(0));

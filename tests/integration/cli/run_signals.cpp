@@ -194,3 +194,76 @@ TEST_CASE("cli: USR1 and USR2 are forwarded to the ranks") {
   CHECK(process.wait_exit(in_time) == ExitStatus::exited(0));
   CHECK(process.out() == "up\nup\ngot USR1\ngot USR1\ngot USR2\ngot USR2\n");
 }
+
+namespace {
+
+/// A process that does nothing until this object goes.
+class Stopped {
+ public:
+  explicit Stopped(pid_t pid) : pid_(pid) { REQUIRE(::kill(pid, SIGSTOP) == 0); }
+  ~Stopped() { ::kill(pid_, SIGCONT); }
+  Stopped(const Stopped&) = delete;
+  Stopped& operator=(const Stopped&) = delete;
+
+ private:
+  pid_t pid_;
+};
+
+}  // namespace
+
+TEST_CASE(
+    "cli: a run whose own agent is frozen ends by Ctrl-C with 130, says what was not done, and "
+    "leaves nothing") {
+  SleepingRun run({"-n", "2", "--grace", "100ms"});
+  run.wait_for_ranks(2);
+  const auto wardens = wardens_of(run.process().pid());
+  REQUIRE(wardens.size() == 1);
+  const auto roles = find_roles(wardens.front());
+  REQUIRE(roles.has_value());
+  const Stopped agent(roles->agent);
+  run.process().send_signal(SIGINT);
+  CHECK(run.process().wait_exit(in_time) == ExitStatus::exited(130));
+  INFO(run.process().err());
+  CHECK(wait_until([&] { return run.ranks().empty() && host_directories().empty(); }, cleaned_up));
+  CHECK(run.process().err().find("ranks 0-1 not stopped: host ") != std::string::npos);
+  CHECK(run.process().err().find("does not answer; they end with their host, now") !=
+        std::string::npos);
+  CHECK(run.process().err().find("SIGKILL") == std::string::npos);
+}
+
+TEST_CASE(
+    "cli: a run on a standing host whose agent is frozen waits for it after Ctrl-C, and ends with "
+    "its ranks") {
+  StandingHost host;
+  SleepingRun run({"--hosts", host.address(), "-n", "2", "--grace", "100ms"});
+  run.wait_for_ranks(2);
+  {
+    const Stopped agent(host.roles().agent);
+    run.process().send_signal(SIGINT);
+    const auto is_told = [&] {
+      return run.process().err().find("waiting until its host finds out what is wrong there") !=
+             std::string::npos;
+    };
+    CHECK(wait_until([&] { return is_told() || !run.process().is_running(); }, in_time));
+    INFO(run.process().describe());
+    CHECK(is_told());
+    CHECK(run.process().is_running());
+  }
+  CHECK(run.process().wait_exit(in_time) == ExitStatus::exited(130));
+  CHECK(run.ranks().empty());
+}
+
+TEST_CASE("cli: another Ctrl-C does not wait for a standing host that does not answer") {
+  StandingHost host;
+  SleepingRun run({"--hosts", host.address(), "-n", "2", "--grace", "100ms"});
+  run.wait_for_ranks(2);
+  const Stopped agent(host.roles().agent);
+  for (const auto* words : {"Ctrl-C: stopping the mesh", "waiting until its host", "giving up"}) {
+    run.process().send_signal(SIGINT);
+    CHECK(
+        wait_until([&] { return run.process().err().find(words) != std::string::npos; }, in_time));
+  }
+  INFO(run.process().describe());
+  CHECK(run.process().wait_exit(in_time) == ExitStatus::exited(130));
+  CHECK(run.process().err().find("giving up: they may live on") != std::string::npos);
+}

@@ -100,6 +100,23 @@ TEST_CASE(
   CHECK(has(finished.err, "cannot write the report to /dev/full"));
 }
 
+TEST_CASE(
+    "cli: spec 4.4: of two processes that were started with one bootstrap the second is refused, "
+    "by "
+    "name and pid, and the first goes on") {
+  const TempDir dir;
+  const auto twin = bin("echo_proc") + " " + dir.path().string();
+  Process job(cli({"run", "--mesh", "-n", "1", "--", "sh", "-c", twin + " & " + twin + "; wait"}));
+  const auto is_refused = [&] { return has(job.err(), "was started with the same bootstrap"); };
+  CHECK(wait_until([&] { return is_refused() || !job.is_running(); }, in_time));
+  INFO(job.describe());
+  CHECK(is_refused());
+  CHECK(has(job.err(), ", which lives; process "));
+  CHECK_FALSE(wait_until([&] { return !job.is_running(); }, 500ms));
+  job.send_signal(SIGINT);
+  CHECK(job.wait_exit(in_time) == ExitStatus::exited(130));
+}
+
 TEST_CASE("cli: a base that means two live meshes is an error that lists them, also for stop") {
   StandingHost host;
   Sleepers one(host.address(), "work", 1), two(host.address(), "work", 1);

@@ -140,6 +140,22 @@ TEST_CASE("client: spec 6.4: a stop that reaches nobody says so and names the ra
   must(sleepers.hosts.shutdown(in_time));
 }
 
+TEST_CASE("client: a signal that a host does not take says which ranks got it and which did not") {
+  Sleepers sleepers("host=2", "gpu=2");
+  const auto agent = sleepers.roles(1).agent;
+  ::kill(agent, SIGSTOP);
+  const auto sent = sleepers.mesh->signal({}, SIGCONT, 700ms);
+  ::kill(agent, SIGCONT);
+  REQUIRE_FALSE(sent.has_value());
+  INFO(sent.error().to_string());
+  CHECK(sent.error().code() == ErrorCode::timeout);
+  CHECK(sent.error().detail().find(": ranks 0-1 got it; ranks 2-3 on " +
+                                   sleepers.hosts.hosts()[1].to_string() + " did not: ") !=
+        std::string::npos);
+  CHECK(sleepers.mesh->signal({}, SIGCONT).has_value());
+  must(sleepers.hosts.shutdown(in_time));
+}
+
 TEST_CASE(
     "client: when a host process dies its ranks are lost, at once and in words, and the others go "
     "on") {
@@ -182,6 +198,35 @@ TEST_CASE(
   INFO((summary ? std::string() : summary.error().to_string()));
   CHECK(summary.has_value());
   CHECK(wait_until([&] { return processes_with(sleepers.sleep).empty(); }, cleaned_up));
+}
+
+TEST_CASE(
+    "client: spec 6.8: when the host is lost through which a launcher hears, no line of the others "
+    "is missing, and the end comes at once") {
+  constexpr int kLines = 400;
+  ProcSpec spec;
+  spec.output = OutputMode::stream;
+  spec.command = {"sh", "-c",
+                  "i=0; while [ $i -lt " + std::to_string(kLines) +
+                      " ]; do i=$((i+1)); echo line $i; sleep 0.01; done"};
+  Sleepers sleepers("host=3", "gpu=2", {}, spec);
+  REQUIRE(wait_until([&] { return sleepers.heard.output(2).size() > 200; }, in_time));
+  ::kill(sleepers.roles(0).warden, SIGKILL);
+  const auto outcome = must(sleepers.mesh->wait(60s));
+  const auto told = std::chrono::system_clock::now();
+  std::string all;
+  for (int i = 1; i <= kLines; ++i) all += "line " + std::to_string(i) + "\n";
+  std::chrono::system_clock::time_point last;
+  for (std::uint64_t rank = 2; rank < 6; ++rank) {
+    INFO(outcome.ranks[rank].describe());
+    CHECK(outcome.ranks[rank].exit_code == 0);
+    CHECK(sleepers.heard.output(rank).size() == all.size());
+    CHECK((sleepers.heard.output(rank) == all));
+    last = std::max(last, outcome.ranks[rank].ended.value_or(last));
+  }
+  CHECK(told - last < 2s);
+  CHECK(sleepers.heard.failures().size() == 2);
+  CHECK(sleepers.hosts.shutdown(in_time).has_value());
 }
 
 TEST_CASE("client: a new broker is found again, and nothing that happened meanwhile is missed") {

@@ -244,14 +244,27 @@ TEST_CASE(
   const auto& address = host.address();
   const auto shown = parse_json(run_cli({"controller", "show", "--json", "--hosts", address}).out);
   CHECK(shown[0].at("meshes")[0].at("owner").is_null());
-  const auto given =
-      run_cli({"controller", "handover", "left", "--to", address, "--hosts", address});
+  Words command{"controller", "handover", "left", "--hosts", address};
+  SUBCASE("by its address") {
+    command.insert(command.end(), {"--to", address});
+  }
+  // It has the address of the one that answered for the mesh.
+  SUBCASE("as the only one there") {}
+  const auto given = run_cli(command);
   INFO(given.err);
   CHECK(given.status == ExitStatus::exited(0));
   CHECK(all_live(pids));
+  CHECK(run_cli({"stop", "left", "--hosts", address}).status == ExitStatus::exited(0));
+  CHECK(none_lives(pids));
+  // A mesh that has ended is not counted among those that it watches.
+  CHECK(wait_until(
+      [&] {
+        return run_cli({"controller", "list", "--hosts", address})
+                   .out.find("watches 0 live meshes, 1 ended, ") != std::string::npos;
+      },
+      in_time));
   next.process.send_signal(SIGTERM);
   CHECK(next.process.wait_exit(in_time) == ExitStatus::exited(0));
-  CHECK(none_lives(pids));
 }
 
 TEST_CASE("handover: a controller gives a mesh to another one") {

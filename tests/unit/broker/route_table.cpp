@@ -41,6 +41,27 @@ TEST_CASE("route_table: finds who was added, and remembers who left") {
   CHECK(table.find_gone(1) == nullptr);
 }
 
+TEST_CASE("route_table: of two processes with one bootstrap the first is the proc") {
+  RouteTable table;
+  Peer first = peer(identity("h,a", 1, 11), 1);
+  table.add(first);
+  auto second = identity("h,a", 1, 11);
+  CHECK(table.may_add(second).has_value());  // the same process, on another connection
+  second.pid = 2;
+  const auto refused = table.may_add(second);
+  REQUIRE_FALSE(refused.has_value());
+  CHECK(refused.error().code() == ErrorCode::identity_mismatch);
+  CHECK(refused.error().detail() ==
+        "h,a is process 1, which lives; process 2 was started with the same bootstrap and cannot "
+        "be that proc, too");
+  // A restarted proc is another incarnation, and another process.
+  second.incarnation = 12;
+  CHECK_FALSE(table.may_add(second).has_value());  // without a token
+  table.remove(first);
+  second.incarnation = 11;
+  CHECK(table.may_add(second).has_value());
+}
+
 TEST_CASE("route_table: two texts of one key do not meet") {
   RouteTable table;
   Peer a = peer(identity("h,a", 1, 11), 1);

@@ -1109,6 +1109,15 @@ void add_handover(Samples& samples) {
   ledger.state->handed_by = kClient;
   ledger.state->loss = wire::OwnerLoss::detach;
   samples.table<wire::LedgerEntry>("LedgerEntry.7", "LedgerEntry", ledger);
+  ledger.state = std::make_unique<wire::LedgerMeshT>();
+  ledger.state->owner = kClient;
+  ledger.state->owner_incarnation = 77;
+  samples.table<wire::LedgerEntry>("LedgerEntry.OwnerMoved", "LedgerEntry", ledger);
+  wire::StreamStateT moved;
+  moved.mesh = kMesh;
+  moved.subscriber = kClient;
+  moved.owner_moved = true;
+  samples.request("StreamState.OwnerMoved", moved);
 }
 
 }  // namespace

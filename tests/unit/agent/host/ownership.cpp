@@ -56,6 +56,37 @@ TEST_CASE("mesh_ownership: a detached mesh has no owner until it is handed over"
   CHECK_FALSE(ownership.may_restart());
 }
 
+TEST_CASE("mesh_ownership: an owner is known at another address by its name and incarnation") {
+  const auto there = [](const std::string& name) {
+    return *ProcId::parse("unix:/run/m/b," + name + "-13Se1Maqzryj");
+  };
+  MeshOwnership ownership(peer("one"), 60s, true, begun);
+  CHECK_FALSE(ownership.has_changed());
+  // Nobody has said which incarnation the owner has.
+  CHECK_FALSE(ownership.move_to(there("one"), 7));
+  CHECK_FALSE(ownership.move_to(there("one"), 0));
+  ownership.identify(7);
+  CHECK_FALSE(ownership.move_to(there("two"), 7));
+  CHECK_FALSE(ownership.move_to(there("one"), 8));
+  CHECK(ownership.has_owner(peer("one")));
+  CHECK(ownership.move_to(there("one"), 7));
+  CHECK(ownership.has_owner(there("one")));
+  CHECK(ownership.key() == there("one").key());
+  CHECK(ownership.has_changed());
+  // It is the same owner: it may restart, and hand the mesh over.
+  CHECK(ownership.may_restart());
+  CHECK(ownership.handed_by().empty());
+  CHECK(ownership.move_to(there("one"), 7));
+  CHECK(ownership.hand_over("m", peer("two"), 5s, wire::OwnerLoss::lapse, begun) == true);
+  CHECK_FALSE(ownership.move_to(there("two"), 7));
+  CHECK_FALSE(ownership.move_to(peer("one"), 7));
+  // An owner that is gone does not come back by moving.
+  MeshOwnership gone(peer("one"), 60s, true, begun);
+  gone.identify(7);
+  CHECK(gone.on_owner_gone() == Fate::stops);
+  CHECK_FALSE(gone.move_to(there("one"), 7));
+}
+
 TEST_CASE("mesh_ownership: it is too late to hand over a mesh that is being stopped") {
   MeshOwnership ownership(peer("one"), 60s, false, begun);
   CHECK(ownership.on_owner_gone() == Fate::stops);

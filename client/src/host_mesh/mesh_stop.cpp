@@ -1,0 +1,191 @@
+#include "client/src/host_mesh/mesh_stop.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "client/src/proc_mesh/wire_reports.h"
+#include "common/wire/wire_values.h"
+#include "wire/lifecycle_generated.h"
+#include "wire/supervision_generated.h"
+
+namespace meshbus {
+namespace {
+
+using std::chrono::milliseconds;
+
+/// For an answer that an agent gives at once.
+constexpr milliseconds kAskLimit{5000};
+/// So long a host may wait for ends before it is asked again: its agent may have been replaced, and
+/// the new one knows of no wait.
+constexpr milliseconds kAwaitLimit{2000};
+/// The time between two tries.
+constexpr milliseconds kAgain{250};
+
+}  // namespace
+
+MeshStop::MeshStop(ContextCore& core, Connection& connection, const std::vector<HostAddr>& hosts,
+                   Order order)
+    : core_(core), connection_(connection), order_(std::move(order)) {
+  for (const auto& host : hosts) places_.push_back({.host = host});
+}
+
+MeshStop::Outcome MeshStop::run() {
+  auto future = promise_.get_future();
+  core_.post([self = shared_from_this()] { self->start(); });
+  return future.get();
+}
+
+void MeshStop::start() {
+  timer_ = core_.reactor().at(order_.end,
+                              [self = shared_from_this()] { self->finish(self->outcome()); });
+  for (std::size_t place = 0; place < places_.size(); ++place) order(place);
+  if (places_.empty()) finish(outcome());
+}
+
+template <typename Body>
+void MeshStop::ask(std::size_t place, Body body, milliseconds limit, Taker take) {
+  auto* const bus = connection_.gateway().bus();
+  if (bus == nullptr) return (this->*take)(place, fail(connection_.gateway().closed_error()));
+  bus->request(Destination::to_agent(places_[place].host), std::move(body), limit,
+               [self = shared_from_this(), place, take](const Result<ControlMessage>& answer) {
+                 if (!self->is_over_) (self.get()->*take)(place, answer);
+               });
+}
+
+void MeshStop::again(std::size_t place, Step step) {
+  core_.reactor().after(kAgain, [self = shared_from_this(), place, step] {
+    if (!self->is_over_) (self.get()->*step)(place);
+  });
+}
+
+milliseconds MeshStop::left(milliseconds most) const {
+  const auto left = std::chrono::ceil<milliseconds>(order_.end - core_.reactor().now());
+  return std::clamp(left, milliseconds(0), most);
+}
+
+void MeshStop::order(std::size_t place) {
+  wire::StopProcsT stop;
+  stop.mesh = order_.mesh;
+  stop.ranks = to_wire(order_.options.ranks);
+  stop.reason = order_.options.reason;
+  stop.requester = connection_.self();
+  stop.because = order_.options.because;
+  stop.grace_ms =
+      static_cast<std::uint32_t>(std::clamp<std::int64_t>(order_.grace.count(), 0, UINT32_MAX));
+  ask(place, std::move(stop), left(kAskLimit), &MeshStop::on_ordered);
+}
+
+void MeshStop::on_ordered(std::size_t place, const Result<ControlMessage>& answer) {
+  if (answer) return read(place);
+  // Asking again makes no operator of us.
+  if (answer.error().code() == ErrorCode::unauthorised)
+    return finish(fail(answer.error().within("stop " + order_.mesh + ": host " +
+                                             places_[place].host.to_string())));
+  places_[place].problem = answer.error().to_string();
+  again(place, &MeshStop::order);
+}
+
+void MeshStop::read(std::size_t place) {
+  wire::GetStateT get;
+  get.mesh = order_.mesh;
+  ask(place, std::move(get), left(kAskLimit), &MeshStop::on_read);
+}
+
+void MeshStop::on_read(std::size_t index, const Result<ControlMessage>& answer) {
+  auto& place = places_[index];
+  if (!answer) {
+    if (answer.error().code() == ErrorCode::not_exist) return done(place);
+    place.problem = answer.error().to_string();
+    return again(index, &MeshStop::read);
+  }
+  place.problem.clear();
+  const auto* const state = answer->body_as<wire::MeshState>();
+  auto report = state == nullptr ? Result<MeshReport>(fail(ErrorCode::malformed_message,
+                                                           "it answered " + answer->body_name()))
+                                 : to_report(*state);
+  if (!report) {
+    place.problem = report.error().to_string();
+    return again(index, &MeshStop::read);
+  }
+  place.report = std::move(*report);
+  if (open_ranks(place).empty()) return done(place);
+  // An answer that comes at once although ranks are left must not become a busy loop.
+  const bool is_quick = core_.reactor().now() - place.awaited < kAgain;
+  is_quick ? again(index, &MeshStop::await) : await(index);
+}
+
+void MeshStop::await(std::size_t index) {
+  auto& place = places_[index];
+  place.awaited = core_.reactor().now();
+  const auto limit = left(kAwaitLimit);
+  wire::WaitRankStatusT wait;
+  wait.mesh = order_.mesh;
+  wait.ranks = to_wire(to_rank_set(open_ranks(place)));
+  wait.minimum = wire::StatusKind::stopped;
+  wait.wait_ms = static_cast<std::uint32_t>(limit.count());
+  wait.asker = connection_.self();
+  ask(index, std::move(wait), limit + kAgain, &MeshStop::on_awaited);
+}
+
+void MeshStop::on_awaited(std::size_t place, const Result<ControlMessage>& answer) {
+  if (answer) return read(place);
+  // A host that takes no more waits is asked now and then.
+  again(place, &MeshStop::read);
+}
+
+std::vector<std::uint64_t> MeshStop::open_ranks(const Place& place) const {
+  std::vector<std::uint64_t> open;
+  if (!place.report) return open;
+  const auto& meant = order_.options.ranks;
+  for (const auto& rank : place.report->ranks) {
+    if (!rank.is_terminal() && (meant.empty() || contains(meant, rank.rank)))
+      open.push_back(rank.rank);
+  }
+  return open;
+}
+
+void MeshStop::done(Place& place) {
+  place.is_done = true;
+  const bool is_all =
+      std::all_of(places_.begin(), places_.end(), [](const Place& one) { return one.is_done; });
+  if (is_all) finish(outcome());
+}
+
+void MeshStop::finish(Outcome outcome) {
+  if (std::exchange(is_over_, true)) return;
+  core_.reactor().cancel(timer_);
+  promise_.set_value(std::move(outcome));
+}
+
+std::string MeshStop::problem_of(const Place& place) const {
+  std::string text;
+  if (!place.problem.empty()) text = "host " + place.host.to_string() + ": " + place.problem;
+  const auto open = open_ranks(place);
+  for (std::size_t i = 0; place.report && i < place.report->ranks.size(); ++i) {
+    const auto& rank = place.report->ranks[i];
+    if (std::find(open.begin(), open.end(), rank.rank) != open.end())
+      text += (text.empty() ? "" : ", ") + rank.describe();
+  }
+  return text.empty() ? "host " + place.host.to_string() + " has not answered" : text;
+}
+
+MeshStop::Outcome MeshStop::outcome() const {
+  std::vector<RankReport> ranks;
+  std::string problems;
+  for (const auto& place : places_) {
+    if (place.report)
+      ranks.insert(ranks.end(), place.report->ranks.begin(), place.report->ranks.end());
+    if (!place.is_done) problems += (problems.empty() ? "" : "; ") + problem_of(place);
+  }
+  if (!problems.empty())
+    return fail(ErrorCode::stop_error, "mesh " + order_.mesh + ": not ended: " + problems);
+  if (ranks.empty())
+    return fail(ErrorCode::not_exist, "no mesh " + order_.mesh + " on " +
+                                          std::to_string(places_.size()) +
+                                          (places_.size() == 1 ? " host" : " hosts"));
+  std::sort(ranks.begin(), ranks.end(),
+            [](const RankReport& a, const RankReport& b) { return a.rank < b.rank; });
+  return ranks;
+}
+
+}  // namespace meshbus
