@@ -1,6 +1,7 @@
 """Actors as a launcher has them."""
 from __future__ import annotations
 
+import collections
 import threading
 from collections.abc import Callable, Iterator
 from types import TracebackType
@@ -10,7 +11,7 @@ from meshbus import _client, _context, _wire, reports
 from meshbus._views import cut
 from meshbus.actor import Actor, Endpoint, Stream, endpoints_of, no_endpoint
 from meshbus.errors import ActorFailure, ConfigurationError, Error, NotExist, RemoteError
-from meshbus.future import Future, as_completed
+from meshbus.future import Future, readable
 from meshbus.values import Extent, Point, ValueMesh, failed
 
 _TIMEOUT = 30.0
@@ -111,62 +112,51 @@ class _Endpoint(Endpoint[Any, Any]):
             return text
 
     def stream(self, *args: Any, **kwargs: Any) -> Stream[Any]:
-        body = self._body(args, kwargs)
-        futures = {}
-        for point in self._extent.points():
-            only = cut(self._core, dict(point))
-            pending = only.call(self._name, body, self._seconds())
-            futures[Future(pending, _first(point))] = point
-        return _Stream(futures)
+        inbox = _client.Inbox()
+        pending = self._core.stream(self._name, self._body(args, kwargs), self._seconds(), inbox)
+        return _Stream(self._extent, inbox, pending)
 
     def __repr__(self) -> str:
         return f"<endpoint {self._what} of {len(self._core)} actors>"
 
 
-def _first(point: Point) -> Callable[[list[Any]], Any]:
-    def decode(answers: list[Any]) -> Any:
-        value = _decode_one(answers[0], point.rank, str(point))
-        return ValueMesh(Extent(), [value])[0]
-    return decode
-
-
 class _Stream(Stream[Any]):
-    def __init__(self, futures: dict[Future[Any], Point]) -> None:
-        self._futures = futures
-        self._order = as_completed(futures)
+    """Answers in an inbox. Given up half way, it cancels the rest."""
+
+    def __init__(self, extent: Extent, inbox: _client.Inbox, pending: _client.Pending) -> None:
+        self._extent = extent
+        self._inbox = inbox
+        self._pending = pending
+        self._left = extent.num_ranks
+        self._waiting: collections.deque[tuple[int, Any]] = collections.deque()
+
+    def _value(self, ordinal: int, answer: Any) -> tuple[Point, Any]:
+        point = self._extent.point(ordinal)
+        self._left -= 1
+        return point, ValueMesh(Extent(), [_decode_one(answer, ordinal, str(point))])[0]
 
     def __iter__(self) -> Iterator[tuple[Point, Any]]:
-        for future in self._order:
-            yield self._futures[future], future.result()
+        return self
+
+    def __next__(self) -> tuple[Point, Any]:
+        if self._left == 0:
+            raise StopIteration
+        return self._value(*(self._waiting.popleft() if self._waiting else self._inbox.get()))
 
     def __aiter__(self) -> _Stream:
         return self
 
     async def __anext__(self) -> tuple[Point, Any]:
-        import asyncio
-        if not self._futures:
+        if self._left == 0:
             raise StopAsyncIteration
-        for future in self._futures:
-            if future.done():
-                break
-        else:
-            tasks = [asyncio.ensure_future(_ready(future)) for future in self._futures]
-            try:
-                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                future = done.pop().result()
-            finally:
-                for task in tasks:
-                    task.cancel()
-        point = self._futures.pop(future)
-        return point, await future
+        while not self._waiting:
+            self._waiting.extend(self._inbox.drain())
+            if not self._waiting:
+                await readable(self._inbox)
+        return self._value(*self._waiting.popleft())
 
-
-async def _ready(future: Future[Any]) -> Future[Any]:
-    try:
-        await future
-    except Exception:
-        pass  # the one that takes the future gets it
-    return future
+    def __del__(self) -> None:
+        self._pending.cancel()
 
 
 class ActorMesh:
