@@ -336,6 +336,20 @@ def test_many_calls_at_once(counters):
     assert [f.result(60)[0] for f in futures] == list(range(1000))
 
 
+@pytest.mark.limit(120)
+def test_ten_thousand_calls_need_no_thread_each(counters):
+    one = counters.slice(host=0, gpu=0)
+    one.echo(0)
+
+    def threads():
+        return len(os.listdir("/proc/self/task"))
+    before = threads()
+    futures = [one.later.call(2, i) for i in range(10_000)]
+    assert threads() <= before + 2
+    assert sum(not future.done() for future in futures) > 1000  # they wait side by side
+    assert [future.result(100)[0] for future in futures] == list(range(10_000))
+
+
 def test_threads_call_side_by_side(counters):
     wrong = []
 
