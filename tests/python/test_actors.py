@@ -300,6 +300,15 @@ def test_a_constructor_that_raises(workers):
         workers.spawn(Bad)
 
 
+@pytest.mark.parametrize("name", ["Python", "meshbus", "cloudpickle"])
+def test_ranks_of_another_release_are_refused_in_words(workers, monkeypatch, name):
+    from meshbus import _wire
+    ours = _wire.releases(True)
+    monkeypatch.setattr(_wire, "releases", lambda has_cloudpickle: ours | {name: "0.0.7"})
+    with pytest.raises(meshbus.SpawnError, match=f"the launcher has {name} 0.0.7, this rank"):
+        workers.spawn(Counter, 40)
+
+
 def test_spawn_wants_an_actor(workers):
     with pytest.raises(ValueError, match="meshbus.Actor"):
         workers.spawn(dict)

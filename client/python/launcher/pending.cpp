@@ -23,8 +23,8 @@ void Pending::fill(Value value) {
     is_done_ = true;
     value_ = std::move(value);
     watchers = std::move(watchers_);
-    changed_.notify_all();
   }
+  changed_.notify_all();
   for (const auto& [inbox, token] : watchers) tell(*inbox, token);
 }
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 import collections
 import threading
 from collections.abc import Callable, Iterator
-from types import TracebackType
 from typing import Any
 
 from meshbus import _client, _context, _wire, reports
+from meshbus._owner import ContextManager
 from meshbus._views import cut
 from meshbus.actor import Actor, Endpoint, Stream, endpoints_of, no_endpoint
 from meshbus.errors import ActorFailure, ConfigurationError, Error, NotExist, RemoteError
@@ -19,9 +19,10 @@ _NEVER = 1e18
 _TRUTH = {"true": True, "false": False}
 
 
-def _decode_one(answer: Any, rank: int, point: str) -> Any:
+def _decode_one(answer: Any, rank: int, extent: Extent) -> Any:
     """The value of an answer, or an entry for its error."""
     if isinstance(answer, Error):
+        point = str(extent.point(rank))
         answer.add_note(f"rank {rank} ({point})" if point else f"rank {rank}")
         return failed(answer)
     try:
@@ -30,13 +31,13 @@ def _decode_one(answer: Any, rank: int, point: str) -> Any:
         return bytes(answer)
     except Exception as error:  # whatever the class of the value says
         wrong = RemoteError(f"the answer cannot be unpickled here: {type(error).__name__}: "
-                            f"{error}", rank=rank, point=point)
+                            f"{error}", rank=rank, point=str(extent.point(rank)))
         wrong.__cause__ = error
         return failed(wrong)
     if flags != _wire.RAISED:
         return value
     text, trace, pickled = value
-    remote = RemoteError(text, trace, rank, point)
+    remote = RemoteError(text, trace, rank, str(extent.point(rank)))
     if pickled is not None:
         try:
             remote.__cause__ = _wire.loads(pickled)[1]
@@ -69,7 +70,7 @@ class _Endpoint(Endpoint[Any, Any]):
 
     def _decode(self, answers: list[Any]) -> ValueMesh[Any]:
         extent = self._extent
-        return ValueMesh(extent, [_decode_one(answer, rank, str(extent.point(rank)))
+        return ValueMesh(extent, [_decode_one(answer, rank, extent)
                                   for rank, answer in enumerate(answers)])
 
     def __call__(self, *args: Any, **kwargs: Any) -> ValueMesh[Any]:
@@ -133,7 +134,7 @@ class _Stream(Stream[Any]):
     def _value(self, ordinal: int, answer: Any) -> tuple[Point, Any]:
         point = self._extent.point(ordinal)
         self._left -= 1
-        return point, ValueMesh(Extent(), [_decode_one(answer, ordinal, str(point))])[0]
+        return point, ValueMesh(Extent(), [_decode_one(answer, ordinal, self._extent)])[0]
 
     def __iter__(self) -> Iterator[tuple[Point, Any]]:
         return self
@@ -159,7 +160,7 @@ class _Stream(Stream[Any]):
         self._pending.cancel()
 
 
-class ActorMesh:
+class ActorMesh(ContextManager):
     """Actors of one class, one in each rank of a mesh or slice. Made by ProcMesh.spawn(); its
     attributes are the endpoints of the class. `with`: they are stopped at its end."""
 
@@ -238,34 +239,21 @@ class ActorMesh:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(5)
 
-    def __enter__(self) -> ActorMesh:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 traceback: TracebackType | None) -> None:
+    def _end(self, has_error: bool) -> None:
         ends: list[reports.ActorReport] = []
         try:
             ends = self.stop()
         except Error:
-            if kind is None:
+            if not has_error:
                 raise
         finally:
             self.close()
-        if kind is not None or self._on_failure is not None:
+        if has_error or self._on_failure is not None:
             return
         for report in ends:
             # The end of a proc is told by its mesh.
             if report.status.startswith("Failed") and report.proc is None:
                 raise ActorFailure(report)
-
-    async def __aenter__(self) -> ActorMesh:
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                        traceback: TracebackType | None) -> None:
-        import asyncio
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(None, self.__exit__, kind, error, traceback)
 
     def __repr__(self) -> str:
         return f"<ActorMesh of {self._cls.__name__}: {self.extent}>"
