@@ -5,32 +5,13 @@ SOCKET is what `meshbus host` prints as "monitor" (unix:/path), TOPIC the beginn
 schemas/monitor.fbs ("peer", "counters"; none = all). Needs python3-zmq, python3-flatbuffers and
 flatc (Debian: apt install python3-zmq python3-flatbuffers flatbuffers-compiler). Any ZeroMQ SUB
 socket in any language can do the same: two parts, the topic and a MonitorEvent. """
-import importlib
 import json
-import pathlib
-import subprocess
 import sys
 import tempfile
 
 import zmq
 
-
-def load_schema(folder):
-    """Lets flatc write the Python classes of the schema, and imports them."""
-    schema = pathlib.Path(__file__).resolve().parent.parent / "schemas" / "monitor.fbs"
-    flatc = [
-        "flatc",
-        "--python",
-        "--gen-all",
-        "--gen-onefile",
-        "--gen-object-api",
-        "-o",
-        folder,
-        str(schema),
-    ]
-    subprocess.run(flatc, check=True, stdout=subprocess.DEVNULL)
-    sys.path.insert(0, folder)
-    return importlib.import_module("monitor_generated")
+from peer import load_schema  # beside this file
 
 
 def plain(value):
@@ -53,7 +34,7 @@ def main():
     for topic in sys.argv[2:] or [""]:
         socket.subscribe(topic)
     with tempfile.TemporaryDirectory() as folder:
-        wire = load_schema(folder)
+        wire = load_schema(folder, "monitor")
         kinds = {
             number: name
             for name, number in vars(wire.MonitorBody).items()

@@ -36,9 +36,9 @@ LIMIT = 10.0  # seconds to wait for an answer
 ALPHABET = "123456789abcdefghijkmnopqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ"
 
 
-def load_schema(folder):
-    """Lets flatc write the Python classes of the schemas, and imports them."""
-    schema = pathlib.Path(__file__).resolve().parent.parent / "schemas" / "control.fbs"
+def load_schema(folder, name):
+    """Lets flatc write the Python classes of a schema (control, monitor), and imports them."""
+    schema = pathlib.Path(__file__).resolve().parent.parent / "schemas" / f"{name}.fbs"
     flatc = [
         "flatc",
         "--python",
@@ -51,7 +51,7 @@ def load_schema(folder):
     ]
     subprocess.run(flatc, check=True, stdout=subprocess.DEVNULL)
     sys.path.insert(0, folder)
-    return importlib.import_module("control_generated")
+    return importlib.import_module(f"{name}_generated")
 
 
 def key_of(text):
@@ -246,7 +246,7 @@ def main():
         print(__doc__, file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory() as folder:
-        wire = load_schema(folder)
+        wire = load_schema(folder, "control")
         try:
             peer = Peer(sys.argv[1], wire)
             if len(sys.argv) == 2:

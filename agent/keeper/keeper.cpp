@@ -78,8 +78,10 @@ Keeper::Keeper(KeeperOptions options)
                const auto* const process = table_.find(pid);
                return process == nullptr ? -1 : process->pidfd.get();
              }),
+      births_(agent_, events_, table_, cgroups_),
+      templates_(births_, events_, table_, cgroups_),
       waves_(kEndsPerCpu * std::max<std::size_t>(std::thread::hardware_concurrency(), 1)),
-      orphans_([this](pid_t pid) { return table_.contains(pid); }) {}
+      orphans_([this](pid_t pid) { return table_.contains(pid) || templates_.is_unborn(pid); }) {}
 
 Result<void> Keeper::prepare() {
   if (options_.pid_namespace) {
@@ -124,6 +126,7 @@ int Keeper::wait_milliseconds() const {
   else if (pace_.has_dead_child())
     next = pace_.next_reap();
   if (!waves_.empty()) next = std::min(next, waves_.due());
+  next = std::min(next, templates_.due());
   if (next == Clock::time_point::max()) return -1;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now()).count();
   return static_cast<int>(std::clamp<long>(static_cast<long>(left), 0, 100));
@@ -141,8 +144,10 @@ void Keeper::turn() {
       on_agent();
     } else if (source == signal_source) {
       on_signals();
-    } else if (source >= link_sources) {
-      on_link(static_cast<pid_t>(source - link_sources));
+    } else if (source >= Templates::kSources) {
+      templates_.on_event(static_cast<pid_t>(source - Templates::kSources), *starter_);
+    } else if (source >= Births::kLinkSources) {
+      on_link(static_cast<pid_t>(source - Births::kLinkSources));
     } else {
       on_pidfd(static_cast<pid_t>(source));
     }
@@ -151,6 +156,7 @@ void Keeper::turn() {
   signal_some();
   flush();  // exits first: what follows takes longer
   spawn_some();
+  templates_.end_idle(Clock::now());
   if (table_.has_dead() && Clock::now() >= pace_.next_look()) chase_orphans();
   if (!table_.has_dead() && pace_.has_dead_child() && Clock::now() >= pace_.next_reap())
     reap_orphans();
@@ -201,22 +207,26 @@ void Keeper::on_agent() {
 }
 
 void Keeper::on_spawn(os::SpawnBatch batch) {
-  const auto is_known = [this](std::uint64_t id) { return agent_.knows(id); };
+  const auto is_known = [this](std::uint64_t id) {
+    return agent_.knows(id) || templates_.knows(id);
+  };
   for (const auto id : queue_.add(std::move(batch), is_known)) {
-    report_unborn(
+    births_.refuse(
         id, {os::SpawnStage::spec, EINVAL, "the process that it was to share was started before"});
   }
 }
 
 void Keeper::on_signal(const Signal& signal) {
   if (table_.find_pid(signal.id) > 0) return waves_.add(signal);
-  if (ends_a_process(signal.signal) && queue_.cancel(signal.id))
-    report_unborn(signal.id, {os::SpawnStage::cancelled, ECANCELED, {}});
+  if (ends_a_process(signal.signal) && (queue_.cancel(signal.id) || templates_.cancel(signal.id)))
+    births_.refuse(signal.id, {os::SpawnStage::cancelled, ECANCELED, {}});
 }
 
 void Keeper::on_kill_mesh(const KillMesh& request) {
   for (const auto id : queue_.cancel_mesh(request.mesh))
-    report_unborn(id, {os::SpawnStage::cancelled, ECANCELED, {}});
+    births_.refuse(id, {os::SpawnStage::cancelled, ECANCELED, {}});
+  for (const auto id : templates_.cancel_mesh(request.mesh))
+    births_.refuse(id, {os::SpawnStage::cancelled, ECANCELED, {}});
   cgroups_.kill(request.mesh);
   table_.for_each_of_mesh(request.mesh, [](pid_t pid) { ::kill(-pid, SIGKILL); });
 }
@@ -243,30 +253,8 @@ void Keeper::spawn_some() {
 }
 
 void Keeper::start_one(QueuedProcess queued) {
-  const std::string& mesh = queued.prepared->spec().mesh;
-  std::vector<std::uint64_t> ids;
-  for (const os::ProcSpec& proc : queued.procs) ids.push_back(proc.id);
-  auto [births, pidfd, shared] = starter_->start(queued);
-  const pid_t pid = births.front().pid;
-  const auto source = static_cast<std::uint64_t>(pid);
-  const auto keep = [this](const Birth& birth) { return agent_.keep(birth); };
-  if (!births.front().failure &&
-      (!std::all_of(births.begin(), births.end(), keep) || !events_.add(pidfd.get(), source) ||
-       (shared && !events_.add(shared->fd(), link_sources + source)))) {
-    // No descriptors for the pipes that the next agent would need, or an exit that we would not
-    // notice: out of memory, or at the user's limit of epoll watches.
-    const int error = errno;
-    end_unreported(pid);
-    births = failed_births(ids, {os::SpawnStage::descriptors, error, "watching the process"});
-  }
-  if (births.front().failure) {
-    cgroups_.remove_groups(ids.front());
-    for (const Birth& birth : births) agent_.keep(birth);
-    cgroups_.leave(mesh);
-  } else {
-    table_.add(pid, {ids.front(), std::move(pidfd), mesh, 0, std::move(shared)}, ids);
-  }
-  for (Birth& birth : births) agent_.report(std::move(birth));
+  if (queued.prepared->spec().is_template) return templates_.start(std::move(queued), *starter_);
+  births_.enter(starter_->start(queued), queued.prepared->spec().mesh);
 }
 
 void Keeper::on_pidfd(pid_t pid) {
@@ -330,9 +318,15 @@ void Keeper::bury(pid_t pid, const siginfo_t& info, const rusage& usage) {
   const os::MemoryVerdict memory = cgroups_.memory_verdict(process->first);
   exit.memory_kills = memory.kills;
   exit.memory_limit_hit = memory.by_own_limit;
-  for (const auto id : table_.bury(pid).procs) {
+  const ProcTable::Dead& dead = table_.bury(pid);
+  for (const auto id : dead.procs) {
     exit.id = id;
     agent_.report(exit);
+  }
+  const std::string mesh = dead.mesh;
+  const std::string how = (exit.signaled ? "signal " : "exit code ") + std::to_string(exit.code);
+  for (QueuedProcess& again : templates_.on_end(pid, mesh, how)) {
+    if (end_ == End::none) templates_.start(std::move(again), *starter_);
   }
 }
 
@@ -345,7 +339,8 @@ void Keeper::reap_orphans() {
     const bool has_dead =
         ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0 && info.si_pid != 0;
     // A proc's pidfd is readable before long.
-    if (!has_dead || table_.contains(info.si_pid)) return pace_.after_reap(now, has_dead, false);
+    if (!has_dead || table_.contains(info.si_pid) || templates_.is_unborn(info.si_pid))
+      return pace_.after_reap(now, has_dead, false);
     ::waitid(P_PID, static_cast<id_t>(info.si_pid), &info, WEXITED | WNOHANG | __WALL);
   }
   pace_.after_reap(Clock::now(), true, true);
@@ -363,14 +358,6 @@ void Keeper::chase_orphans() {
     for (const auto id : dead.procs) agent_.report(Gone{id});
     cgroups_.leave(dead.mesh);
   }
-}
-
-void Keeper::report_unborn(std::uint64_t id, os::SpawnFailure failure) {
-  Birth birth;
-  birth.id = id;
-  birth.failure = std::move(failure);
-  agent_.keep(birth);
-  agent_.report(std::move(birth));
 }
 
 void Keeper::flush() {

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 
 #include "agent/keeper/agent_channel.h"
+#include "agent/keeper/births.h"
 #include "agent/keeper/event_set.h"
 #include "agent/keeper/mesh_cgroups.h"
 #include "agent/keeper/orphan_pace.h"
@@ -16,6 +17,7 @@
 #include "agent/keeper/process_starter.h"
 #include "agent/keeper/signal_waves.h"
 #include "agent/keeper/spawn_queue.h"
+#include "agent/keeper/templates.h"
 #include "agent/os/lifeline.h"
 #include "agent/os/limit_places.h"
 #include "agent/os/sweep.h"
@@ -68,7 +70,6 @@ class Keeper {
     lifeline_source = 0x1'0000'0000,
     agent_source,
     signal_source,
-    link_sources = 0x2'0000'0000  ///< Plus the pid of a process of several procs.
   };
 
   Result<void> prepare();
@@ -94,7 +95,6 @@ class Keeper {
   void chase_orphans();
   void reap_orphans();
 
-  void report_unborn(std::uint64_t id, os::SpawnFailure failure);
   void flush();
   int sweep_and_end();
   void remove_host();
@@ -107,6 +107,8 @@ class Keeper {
   std::optional<ProcessStarter> starter_;
   ProcTable table_;
   AgentChannel agent_;
+  Births births_;
+  Templates templates_;
   SpawnQueue queue_;
   SignalWaves waves_;
   os::Sweeper orphans_;

@@ -1,6 +1,7 @@
 #include "agent/keeper/proc_starter.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,6 +14,8 @@
 #include <optional>
 
 #include "agent/keeper/program_lookup.h"
+#include "agent/os/packet.h"
+#include "agent/os/template_link.h"
 #include "common/base/clock_ns.h"
 
 namespace meshbus::keeper {
@@ -235,6 +238,14 @@ tl::expected<void, os::SpawnFailure> ProcStarter::start_into(Started& started,
     plan.bootstrap.text = bootstrap_entry.data() + text_at;
     plan.bootstrap.suffix = bootstrap_suffix.c_str();
     env.push_back(bootstrap_entry.c_str());
+  } else if (link) {
+    plan.bootstrap.link_target = find_bootstrap_target(limits);
+    bootstrap_entry = std::string(os::template_link::kVariable) + "=" +
+                      std::to_string(plan.bootstrap.link_target);
+    plan.bootstrap.link = slots_.lend(ChildSlots::kLink, std::move(link));
+    if (plan.bootstrap.link < 0)
+      return failed(os::SpawnStage::descriptors, errno, "socket of a template");
+    env.push_back(bootstrap_entry.c_str());
   }
   env.push_back(nullptr);
 
@@ -283,6 +294,76 @@ tl::expected<void, os::SpawnFailure> ProcStarter::start_into(Started& started,
   // Out of descriptors for the agent's copy: the proc lives all the same, and its exit comes from
   // us.
   birth.pidfd = UniqueFd(::fcntl(started.pidfd.get(), F_DUPFD_CLOEXEC, 3));
+  return {};
+}
+
+tl::expected<ProcStarter::Copy, os::SpawnFailure> ProcStarter::ask_for_copy(
+    const PreparedSpec& prepared, const os::ProcSpec& proc, int cgroup,
+    const std::vector<UniqueFd>& joins, int link) {
+  Copy copy;
+  copy.birth.id = proc.id;
+  auto asked = ask_into(copy, prepared, proc, cgroup, joins, link);
+  slots_.take_back();
+  if (!asked) return tl::unexpected(std::move(asked.error()));
+  return copy;
+}
+
+tl::expected<void, os::SpawnFailure> ProcStarter::ask_into(Copy& copy, const PreparedSpec& prepared,
+                                                           const os::ProcSpec& proc, int cgroup,
+                                                           const std::vector<UniqueFd>& joins,
+                                                           int link) {
+  namespace tell = os::template_link;
+  const auto failed = [](const char* what) {
+    return tl::unexpected(os::SpawnFailure{os::SpawnStage::descriptors, errno, what});
+  };
+  std::vector<const char*> env;
+  std::optional<std::string_view> path;
+  merge_environment(prepared, proc, env, path);
+  std::string variables;
+  for (const char* each : env) variables.append(each).push_back('\0');
+  UniqueFd memory(::memfd_create("meshbus-environment", MFD_CLOEXEC));
+  if (!memory || ::ftruncate(memory.get(), static_cast<off_t>(variables.size())) != 0 ||
+      ::pwrite(memory.get(), variables.data(), variables.size(), 0) !=
+          static_cast<ssize_t>(variables.size()))
+    return failed("memory for an environment");
+  int go[2] = {-1, -1};
+  if (::pipe2(go, O_CLOEXEC) != 0) return failed("pipe");
+  os::Packet packet;
+  packet.fds.push_back(std::move(memory));
+  packet.fds.emplace_back(go[0]);
+  copy.go.reset(go[1]);
+  os::ChildPlan plan;
+  if (const int error = make_streams(proc, plan, copy.birth); error != 0) return failed("pipe");
+
+  tell::Request request;
+  bool is_complete = true;
+  const auto pass = [&](int fd) {
+    packet.fds.emplace_back(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
+    is_complete = is_complete && packet.fds.back();
+  };
+  for (unsigned i = 0; i < 3; ++i) {
+    if (plan.descriptors.stdio[i] < 0) continue;
+    request.has |= tell::has_stdin << i;
+    pass(plan.descriptors.stdio[i]);
+  }
+  if (proc.bootstrap) {
+    request.has |= tell::has_bootstrap;
+    pass(proc.bootstrap.get());
+  }
+  if (cgroup >= 0) {
+    request.has |= tell::has_cgroup;
+    pass(cgroup);
+  }
+  for (const UniqueFd& join : joins) pass(join.get());
+  if (!is_complete) return failed("descriptors for a copy");
+  request.joins = static_cast<std::uint32_t>(joins.size());
+  request.parent_death_signal = prepared.spec_.parent_death_signal;
+  request.new_session = prepared.spec_.settings.new_session ? 1 : 0;
+  request.subreaper = prepared.spec_.settings.subreaper ? 1 : 0;
+  packet.bytes.resize(sizeof request);
+  std::memcpy(packet.bytes.data(), &request, sizeof request);
+  copy.birth.spawned_realtime_ns = clock_ns(CLOCK_REALTIME);
+  os::send_packet(link, packet);
   return {};
 }
 

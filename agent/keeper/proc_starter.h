@@ -58,9 +58,20 @@ class ProcStarter {
   };
   /// Starts one proc; never fails otherwise than by birth.failure.
   /// `cgroup`: v2, to be born in; -1: ours. `joins`: of v1, by join_file_v1(). `link`: see
-  /// agent/os/process_link.h; empty: none.
+  /// agent/os/process_link.h, or, without a bootstrap, agent/os/template_link.h; empty: none.
   Started start(const PreparedSpec& prepared, os::ProcSpec proc, int cgroup,
                 const std::vector<UniqueFd>& joins = {}, UniqueFd link = {});
+
+  /// A copy that a template was asked for (agent/os/template_link.h).
+  struct Copy {
+    Birth birth;  ///< With our ends of the pipes; there is no process yet.
+    UniqueFd go;  ///< Where a byte lets the copy run.
+  };
+  /// Asks the template at the other end of `link`. What the settings of the spec say, the copy has
+  /// from the template. A template that is gone is no failure: its end tells.
+  tl::expected<Copy, os::SpawnFailure> ask_for_copy(const PreparedSpec& prepared,
+                                                    const os::ProcSpec& proc, int cgroup,
+                                                    const std::vector<UniqueFd>& joins, int link);
 
  private:
   ProcStarter(os::Spawner spawner, UniqueFd null, ChildSlots slots, Inheritance inheritance)
@@ -78,6 +89,9 @@ class ProcStarter {
                                                               std::optional<std::string_view> path,
                                                               bool path_is_shared) const;
   int make_streams(const os::ProcSpec& proc, os::ChildPlan& plan, Birth& birth);
+  tl::expected<void, os::SpawnFailure> ask_into(Copy& copy, const PreparedSpec& prepared,
+                                                const os::ProcSpec& proc, int cgroup,
+                                                const std::vector<UniqueFd>& joins, int link);
   tl::expected<void, os::SpawnFailure> start_into(Started& started, const PreparedSpec& prepared,
                                                   os::ProcSpec& proc, int cgroup,
                                                   const std::vector<UniqueFd>& joins,

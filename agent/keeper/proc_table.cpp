@@ -23,7 +23,7 @@ const ProcTable::Dead& ProcTable::bury(pid_t pid) {
   Dead dead{process.first, {}, std::move(process.mesh)};
   if (process.shared) {
     for (const auto& member : process.shared->living()) dead.procs.push_back(member.id);
-  } else {
+  } else if (!process.is_template) {
     dead.procs.push_back(process.first);
   }
   for (const auto id : dead.procs) pids_.erase(id);

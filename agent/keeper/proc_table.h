@@ -38,8 +38,9 @@ class ProcTable {
     std::uint64_t first = 0;  ///< Its first proc, whose limits are those of the process.
     UniqueFd pidfd;
     std::string mesh;
-    std::uint64_t wave = 0;                 ///< See SignalWaves::count.
-    std::unique_ptr<SharedProcess> shared;  ///< Set: a process of several procs.
+    std::uint64_t wave = 0;                      ///< See SignalWaves::count.
+    std::unique_ptr<SharedProcess> shared = {};  ///< Set: a process of several procs.
+    bool is_template = false;                    ///< A process without a proc: see Templates.
   };
   /// A process that is reaped and may have left descendants.
   struct Dead {

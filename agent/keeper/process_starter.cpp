@@ -39,6 +39,7 @@ std::vector<Birth> failed_births(const std::vector<std::uint64_t>& ids,
 
 void end_unreported(pid_t pid) {
   ::kill(-pid, SIGKILL);
+  ::kill(pid, SIGKILL);  // a copy of a template has no group of its own yet
   siginfo_t info{};
   ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | __WALL);
 }
@@ -103,6 +104,42 @@ ProcStarter::Started ProcessStarter::start_first(const PreparedSpec& prepared, o
   failed.birth.id = proc.id;
   failed.birth.failure = groups.error();
   return failed;
+}
+
+tl::expected<ProcessStarter::Template, os::SpawnFailure> ProcessStarter::start_template(
+    const PreparedSpec& prepared) {
+  const std::string& mesh = prepared.spec().mesh;
+  auto sockets = os::make_packet_pair();
+  if (!sockets)
+    return tl::unexpected(os::SpawnFailure{os::SpawnStage::descriptors, errno, "socketpair"});
+  if (const auto joined = cgroups_.join(mesh); !joined) {
+    cgroups_.leave(mesh);
+    return tl::unexpected(os::SpawnFailure{os::SpawnStage::cgroup, 0, joined.error().detail()});
+  }
+  os::ProcSpec proc;
+  proc.stdout_choice = proc.stderr_choice = os::Stdio::inherit;
+  auto started = starter_.start(prepared, std::move(proc), cgroups_.fd_for(mesh), {},
+                                std::move(sockets->second));
+  if (started.birth.failure) {
+    cgroups_.leave(mesh);
+    return tl::unexpected(*started.birth.failure);
+  }
+  return Template{started.birth.pid, std::move(started.pidfd), std::move(sockets->first)};
+}
+
+tl::expected<ProcStarter::Copy, os::SpawnFailure> ProcessStarter::ask_for_copy(
+    const QueuedProcess& queued, int link) {
+  const PreparedSpec& prepared = *queued.prepared;
+  const os::ProcSpec& proc = queued.procs.front();
+  const int cgroup = cgroups_.fd_for(prepared.spec().mesh);
+  if (!prepared.spec().settings.group.any())
+    return starter_.ask_for_copy(prepared, proc, cgroup, {}, link);
+  const auto groups = cgroups_.make_groups(proc.id, prepared.spec());
+  if (!groups) return tl::unexpected(groups.error());
+  auto copy = starter_.ask_for_copy(prepared, proc, groups->cgroup ? groups->cgroup.get() : cgroup,
+                                    groups->joins, link);
+  if (!copy) cgroups_.remove_groups(proc.id);
+  return copy;
 }
 
 }  // namespace meshbus::keeper

@@ -28,6 +28,19 @@ class ProcessStarter {
   /// Never fails otherwise than by the births' failure. The mesh's cgroup is joined either way.
   Outcome start(QueuedProcess& queued);
 
+  /// A template that executed its command; it is not ready yet.
+  struct Template {
+    pid_t pid = -1;
+    UniqueFd pidfd;
+    UniqueFd link;  ///< Our end of its socket.
+  };
+  /// Starts the template of a mesh, in the cgroup of the mesh, which is joined if there is no
+  /// failure.
+  tl::expected<Template, os::SpawnFailure> start_template(const PreparedSpec& prepared);
+  /// Asks the template at the other end of `link` for a copy. The mesh's cgroup is not joined.
+  tl::expected<ProcStarter::Copy, os::SpawnFailure> ask_for_copy(const QueuedProcess& queued,
+                                                                 int link);
+
  private:
   ProcStarter::Started start_first(const PreparedSpec& prepared, os::ProcSpec proc, UniqueFd link);
 

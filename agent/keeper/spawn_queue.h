@@ -18,6 +18,7 @@ struct QueuedProcess {
   std::shared_ptr<const PreparedSpec> prepared;
   std::vector<os::ProcSpec> procs;  ///< The first one has the bootstrap.
   bool is_shared = false;           ///< Its bootstrap names several procs.
+  unsigned attempts = 0;            ///< How many templates were asked for it.
 };
 
 /// What the agent has asked for and the keeper has not started yet. Pure bookkeeping.

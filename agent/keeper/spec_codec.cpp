@@ -8,7 +8,7 @@ namespace meshbus::keeper {
 
 namespace {
 
-constexpr std::uint32_t kSpecMagic = 0x4b53'4d04;  // "\4MSK": version 4
+constexpr std::uint32_t kSpecMagic = 0x4b53'4d05;  // "\5MSK": version 5
 constexpr std::size_t kMaxGroups = 65536;          // as many as the kernel takes
 
 bool has_nul(const std::string& text) {
@@ -139,6 +139,7 @@ bool get_shared(ByteReader& reader, os::SpawnSpec& spec) {
   spec.program = reader.get_string();
   spec.cwd = reader.get_string();
   spec.mesh = reader.get_string();
+  spec.is_template = reader.get<std::uint8_t>() != 0;
   if (!get_settings(reader, spec.settings)) return false;
   spec.parent_death_signal = reader.get<std::int32_t>();
   if (spec.parent_death_signal < 0 || spec.parent_death_signal > 64) return false;
@@ -156,6 +157,7 @@ Result<std::vector<std::byte>> encode_batch(const os::SpawnSpec& shared,
   writer.put(shared.program);
   writer.put(shared.cwd);
   writer.put(shared.mesh);
+  writer.put(static_cast<std::uint8_t>(shared.is_template));
   put_settings(writer, shared.settings);
   writer.put(static_cast<std::int32_t>(shared.parent_death_signal));
   put_strings(writer, shared.argv);

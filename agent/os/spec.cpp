@@ -27,6 +27,7 @@ std::string_view to_string(SpawnStage stage) noexcept {
     case SpawnStage::affinity: return "affinity";
     case SpawnStage::credentials: return "credentials";
     case SpawnStage::oom_score: return "oom_score";
+    case SpawnStage::copy: return "copy";
   }
   return "unknown";
 }

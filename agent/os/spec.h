@@ -75,6 +75,9 @@ struct SpawnSpec {
   std::vector<std::string> env;
   std::string cwd;   ///< Empty: the keeper's. A relative program is found from here.
   std::string mesh;  ///< The mesh's name: procs of one mesh share a cgroup.
+  /// The command is a template (agent/os/template_link.h): it is started once, and the procs are
+  /// its copies.
+  bool is_template = false;
   int parent_death_signal = SIGKILL;  ///< 0: none.
   ProcSettings settings;
 };
@@ -121,6 +124,7 @@ enum class SpawnStage : std::uint8_t {
   affinity,           ///< sched_setaffinity: none of the CPUs is there, or may be used.
   credentials,        ///< setgroups, setresgid or setresuid; `file` names what was wanted.
   oom_score,          ///< /proc/self/oom_score_adj, which is not to be that of the keeper.
+  copy,               ///< The template made no copy; `file` says why.
 };
 
 /// "exec", "lookup", ... Never null.

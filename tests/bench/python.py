@@ -1,13 +1,16 @@
 #!/usr/bin/python3
 """./dev bench python [ROUNDS]: what the Python package costs, rows of one minute side by side.
 
-Only ratios of the same run count: the machine is what it is. Floors: a port of a C++ program, asked
-by the same launcher without pickles; an interpreter that imports what a worker imports.
+Only ratios of the same run count: the machine is what it is. Floors: Context::call of a launcher in
+C++ to a proc in C++ (meshbus-bench-public, which ./dev bench builds); an interpreter that imports
+what a worker imports. Beside it ipyparallel, where it is installed.
 """
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import pathlib
+import statistics
 import subprocess
 import sys
 import time
@@ -17,7 +20,10 @@ from typing import Any
 import meshbus
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-ECHO = ROOT / "build" / "release" / "bin" / "echo_proc"
+PROGRAMS = ROOT / "build" / "release" / "bin"
+ECHO = PROGRAMS / "echo_proc"
+ARRAYS = {"1 MB": 130_000, "64 MB": 8 << 20}
+"""Doubles. The first just fits into the body of a cast."""
 
 
 class Target(meshbus.Actor):
@@ -68,19 +74,41 @@ async def awaited(act: Callable[[], Awaitable[Any]], count: int) -> list[float]:
     return times
 
 
+def of_cpp(size: int, count: int) -> float | None:
+    """The median of Context::call in C++, both ways with so many bytes, in microseconds."""
+    program = PROGRAMS / "meshbus-bench-public"
+    if not program.exists():
+        return None
+    done = subprocess.run([program, "context-call", str(size), str(count)], capture_output=True,
+                          text=True, check=True)
+    figures = dict(line.split() for line in done.stdout.splitlines())
+    print(f"{f'Context::call in C++, {size} bytes there and back':52s} "
+          f"p50 {float(figures['p50_us']):8.1f} us  p99 {float(figures['p99_us']):8.1f} us",
+          flush=True)
+    return float(figures["p50_us"])
+
+
+def middle_of(floors: list[float | None]) -> float | None:
+    """Of the rounds before and after: the machine changes meanwhile."""
+    known = [floor for floor in floors if floor is not None]
+    return statistics.mean(known) if known else None
+
+
 def calls(hosts: meshbus.HostMesh, count: int) -> None:
     """Round trips, and what many at once cost."""
     with hosts.spawn([ECHO], 1, mesh=True) as echoes, hosts.workers(1) as procs:
         one = procs.spawn(Target)
-        floor = report("a port of a C++ program, bytes",
-                       timed(lambda: echoes[0].call(1, b"x").result(), count), None)
-        report("target.nothing()", timed(lambda: one.nothing(), count), floor)
-        report("target.nothing.call().result()",
-               timed(lambda: one.nothing.call().result(), count), floor)
-        report("the same, an async def endpoint",
-               timed(lambda: one.later.call().result(), count), floor)
-        report("await target.nothing.call()",
-               asyncio.run(awaited(one.nothing.call, count)), floor)
+        for round_ in range(2):
+            floor = middle_of([of_cpp(64, count)])
+            report("a port of a C++ program, bytes",
+                   timed(lambda: echoes[0].call(1, b"x").result(), count), floor)
+            report("target.nothing()", timed(lambda: one.nothing(), count), floor)
+            report("target.nothing.call().result()",
+                   timed(lambda: one.nothing.call().result(), count), floor)
+            report("the same, an async def endpoint",
+                   timed(lambda: one.later.call().result(), count), floor)
+            report("await target.nothing.call()",
+                   asyncio.run(awaited(one.nothing.call, count)), floor)
         begin = time.perf_counter()
         futures = [one.nothing.call() for _ in range(10 * count)]
         for future in futures:
@@ -95,17 +123,50 @@ def calls(hosts: meshbus.HostMesh, count: int) -> None:
         print(f"casts until the last is handled: {rate:.0f}/s", flush=True)
 
 
+def nothing() -> None:
+    """For ipyparallel."""
+
+
+def peer(count: int) -> None:
+    """The same call by ipyparallel."""
+    if importlib.util.find_spec("ipyparallel") is None:
+        print("ipyparallel is not installed (package python3-ipyparallel): left out", flush=True)
+        return
+    import ipyparallel  # type: ignore[import-untyped]
+    begin = time.perf_counter()
+    with ipyparallel.Cluster(n=1, log_level=40) as client:
+        client.wait_for_engines(1, timeout=120)
+        took = time.perf_counter() - begin
+        print(f"ipyparallel: 1 engine ready: {took * 1e3:7.0f} ms", flush=True)
+        view = client[0]
+        report("ipyparallel apply_sync(nothing)",
+               timed(lambda: view.apply_sync(nothing), max(20, count // 10)), None)
+
+
 def arrays(hosts: meshbus.HostMesh, count: int) -> None:
-    """An array there and back, beside the same bytes to C++ and back."""
+    """Arrays there and back, beside as many bytes in C++."""
     import numpy
-    with hosts.spawn([ECHO], 1, mesh=True) as echoes, hosts.workers(1) as procs:
+    with hosts.workers(1) as procs:
         one = procs.spawn(Target)
-        array = numpy.arange(118_000, dtype=numpy.float64)
-        raw = array.tobytes()
-        floor = report("944 kB there and back, a port of a C++ program",
-                       timed(lambda: echoes[0].call(1, raw).result(), count), None)
-        report("944 kB array there and back, an endpoint",
-               timed(lambda: one.echo(array), count), floor)
+        for name, length in ARRAYS.items():
+            array = numpy.arange(length, dtype=numpy.float64)
+            try:
+                one.echo(array)
+            except (meshbus.TooLarge, ExceptionGroup) as error:
+                print(f"{name} array: not possible today: {error}", flush=True)
+                continue
+            floor = middle_of([of_cpp(array.nbytes, count)])
+            report(f"{name} array there and back, an endpoint",
+                   timed(lambda: one.echo(array), count), floor)
+
+
+def ready_after(hosts: meshbus.HostMesh, number: int, imports: str,
+                zygote: list[str] | None) -> float:
+    begin = time.perf_counter()
+    with hosts.workers(number, zygote=zygote) as procs:
+        if zygote is None and imports:
+            procs.run(importlib.import_module, imports)
+        return time.perf_counter() - begin
 
 
 def workers(hosts: meshbus.HostMesh, number: int) -> None:
@@ -115,11 +176,13 @@ def workers(hosts: meshbus.HostMesh, number: int) -> None:
     for process in [subprocess.Popen(command) for _ in range(number)]:
         process.wait()
     floor = time.perf_counter() - begin
-    begin = time.perf_counter()
-    with hosts.workers(number):
-        took = time.perf_counter() - begin
+    took = ready_after(hosts, number, "", None)
     print(f"{number:2d} workers ready: {took * 1e3:7.0f} ms; interpreters that import the same: "
           f"{floor * 1e3:7.0f} ms {took / floor:6.2f} x", flush=True)
+    took = ready_after(hosts, number, "numpy", None)
+    warm = ready_after(hosts, number, "numpy", ["numpy"])
+    print(f"{number:2d} workers with numpy: {took * 1e3:7.0f} ms; as copies of a template: "
+          f"{warm * 1e3:7.0f} ms {warm / took:6.2f} x", flush=True)
 
 
 def main() -> None:
@@ -130,6 +193,7 @@ def main() -> None:
         arrays(hosts, max(20, count // 10))
         for number in (1, 8, 48):
             workers(hosts, number)
+    peer(count)
 
 
 if __name__ == "__main__":

@@ -300,6 +300,15 @@ def test_a_constructor_that_raises(workers):
         workers.spawn(Bad)
 
 
+@pytest.mark.parametrize("name", ["Python", "meshbus", "cloudpickle"])
+def test_ranks_of_another_release_are_refused_in_words(workers, monkeypatch, name):
+    from meshbus import _wire
+    ours = _wire.releases(True)
+    monkeypatch.setattr(_wire, "releases", lambda has_cloudpickle: ours | {name: "0.0.7"})
+    with pytest.raises(meshbus.SpawnError, match=f"the launcher has {name} 0.0.7, this rank"):
+        workers.spawn(Counter, 40)
+
+
 def test_spawn_wants_an_actor(workers):
     with pytest.raises(ValueError, match="meshbus.Actor"):
         workers.spawn(dict)
@@ -334,6 +343,20 @@ def test_many_calls_at_once(counters):
     one = counters.slice(host=0, gpu=0)
     futures = [one.echo.call(i) for i in range(1000)]
     assert [f.result(60)[0] for f in futures] == list(range(1000))
+
+
+@pytest.mark.limit(120)
+def test_ten_thousand_calls_need_no_thread_each(counters):
+    one = counters.slice(host=0, gpu=0)
+    one.echo(0)
+
+    def threads():
+        return len(os.listdir("/proc/self/task"))
+    before = threads()
+    futures = [one.later.call(2, i) for i in range(10_000)]
+    assert threads() <= before + 2
+    assert sum(not future.done() for future in futures) > 1000  # they wait side by side
+    assert [future.result(100)[0] for future in futures] == list(range(10_000))
 
 
 def test_threads_call_side_by_side(counters):

@@ -22,6 +22,13 @@ def programs():
 PROGRAMS = list(programs())
 
 
+def test_the_reference_is_made_of_the_docstrings():
+    made = subprocess.run([sys.executable, "-B", ROOT / "client" / "python" / "reference.py"],
+                          capture_output=True, text=True, check=True).stdout
+    assert made == (ROOT / "docs" / "reference" / "python.md").read_text(encoding="utf-8"), \
+        "client/python/reference.py > docs/reference/python.md"
+
+
 def run(words, folder):
     done = subprocess.run([sys.executable, *words], cwd=folder, capture_output=True, text=True,
                           timeout=50)

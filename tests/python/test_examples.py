@@ -14,6 +14,7 @@ SAYS = {
     "survive.py": r"before \[1, 1, 1, 1\]\n"
                   r"killed \{0: 2, 1: 2, 3: 2\} and of rank 2: (FateUnknown|Unreachable|NotExist)\n"
                   r"again  \[1, 1, 1, 1\]\n",
+    "warm.py": r"imported \[True, True, True, True\]\nprocesses 4\n",
 }
 
 

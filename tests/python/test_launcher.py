@@ -1,6 +1,9 @@
 """Hosts, processes, their ends: what a launcher does."""
 import asyncio
+import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -292,8 +295,43 @@ def test_names_lead_to_what_was_meant():
 
 
 def test_versions_name_the_program_of_this_release():
-    assert meshbus.versions()["meshbus"] == meshbus.__version__
-    assert meshbus.versions()["program"].endswith("/meshbus")
+    versions = meshbus.versions()
+    assert versions["meshbus"] == meshbus.__version__ and versions["protocol"] == "1"
+    said = subprocess.run([versions["program"], "--version"], capture_output=True, text=True)
+    assert said.stdout == f"meshbus {versions['meshbus']}\n"
+
+
+def make_program(folder, text):
+    folder.mkdir(exist_ok=True)
+    (folder / "meshbus").write_text(f"#!/bin/sh\n{text}\n")
+    (folder / "meshbus").chmod(0o755)
+    return str(folder)
+
+
+def test_a_program_in_path_is_never_started(tmp_path):
+    other = make_program(tmp_path / "bin", f"touch {tmp_path}/started")
+    program = "import meshbus\nwith meshbus.start() as hosts: print(len(hosts))\n"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                          env=os.environ | {"PATH": f"{other}:{os.environ['PATH']}"}, timeout=50)
+    assert (done.stdout, done.stderr) == ("1\n", "") and not (tmp_path / "started").exists()
+
+
+@pytest.mark.parametrize("text, reason", [
+    ("echo meshbus 9.9.9", "says that it is 'meshbus 9.9.9', and this package is of release"),
+    ("exit 3", "neither the meshbus program nor its folder"),
+])
+def test_a_program_of_another_release_is_refused(tmp_path, monkeypatch, text, reason):
+    monkeypatch.setenv("MESHBUS_BIN", make_program(tmp_path / "bin", text))
+    with pytest.raises(meshbus.ConfigurationError, match=reason):
+        meshbus.start()
+
+
+def test_logs_given_up_half_way(hosts):
+    with hosts.spawn(["sh", "-c", "seq 1000; exec sleep 60"], 1) as mesh:
+        lines = hosts.logs(mesh, follow=True)
+        next(lines)
+        lines.close()
+        assert [report.state for report in mesh.status()] == ["ready"] * 2
 
 
 def test_errors_pickle():

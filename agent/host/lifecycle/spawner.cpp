@@ -42,6 +42,7 @@ os::SpawnBatch Spawner::make_batch(const Assignment& assignment, const std::vect
   batch.shared.cwd = spec.command.directory;
   batch.shared.mesh = spec.mesh.to_string();
   batch.shared.settings = spec.command.settings;
+  batch.shared.is_template = spec.command.is_template;
   batch.shared.parent_death_signal = parent_death_signal_ ? SIGKILL : 0;
   for (std::size_t i = 0; i < procs.size(); ++i) {
     Proc* const proc = procs[i];

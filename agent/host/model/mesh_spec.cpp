@@ -147,6 +147,7 @@ Result<CommandSpec> parse_command(const wire::Command& command) {
     if (!settings) return fail(settings.error());
     spec.settings = std::move(*settings);
   }
+  spec.is_template = command.is_template();
   return spec;
 }
 
@@ -259,6 +260,11 @@ Result<MeshSpec> parse_spawn(const wire::SpawnProcs& request, const HostAddr& ow
   }
   auto command = parse_command(*request.command());
   if (!command) return fail(command.error());
+  if (command->is_template && procs_per_process > 1)
+    return fail(ErrorCode::configuration_error,
+                "SpawnProcs.command.is_template: copies of a template have a process each, and "
+                "procs_per_process is " +
+                    std::to_string(procs_per_process));
   auto config = parse_named_values(request.config(), "config");
   if (!config) return fail(config.error());
   auto master_address = parse_text(request.master_address(), "master_address");

@@ -30,6 +30,8 @@ struct CommandSpec {
   bool clean_environment = false;
   std::string directory;
   os::ProcSettings settings;
+  /// The procs are copies of this command's process.
+  bool is_template = false;
 
   friend bool operator==(const CommandSpec&, const CommandSpec&) = default;
 };

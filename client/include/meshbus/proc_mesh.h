@@ -80,6 +80,11 @@ struct ProcSpec {
   std::vector<std::string> command = {};
   /// What to execute when that is not command[0].
   std::string program = {};
+  /// The command is a template: each host starts it once, and the procs are copies of it, with what
+  /// it has loaded. It speaks the protocol of agent/os/template_link.h, as `python3 -m
+  /// meshbus.template` does. A copy has the settings, the limits and the containment of any proc.
+  /// Not with procs_per_process above 1.
+  bool is_template = false;
   /// Mesh procs only: so many consecutive ranks of a host share a process; the last one of a host
   /// may have fewer. 1 to 60. Each is a proc of its own all the same: with its address, its Ready,
   /// its actors, its exit code, and it can be stopped alone. They share what belongs to a process:

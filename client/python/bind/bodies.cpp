@@ -3,11 +3,14 @@
 #include <cstdint>
 #include <deque>
 
+#include <malloc.h>
+
 #include "client/python/bind/errors.h"
 
 namespace meshbus::python {
 namespace {
 
+constexpr int kLargestHeapBlock = 32 * 1024 * 1024;  // the most that glibc takes
 constexpr std::size_t kLargeBody = 64 * 1024;  // copying more takes longer than giving up the GIL
 
 /// The bytes of a bytes-like object, held for as long as this lives.
@@ -53,10 +56,13 @@ std::string gather(py::handle parts) {
   return all;
 }
 
+py::object answer_of(Result<std::string> answer) {
+  return answer ? py::cast(Body{std::move(*answer)}) : exception_of(answer.error());
+}
+
 py::object answers_of(std::vector<Result<std::string>> answers) {
   py::list all;
-  for (auto& answer : answers)
-    all.append(answer ? py::cast(Body{std::move(*answer)}) : exception_of(answer.error()));
+  for (auto& answer : answers) all.append(answer_of(std::move(answer)));
   return all;
 }
 
@@ -66,6 +72,8 @@ py::str text_of(std::string_view bytes) {
 }
 
 void bind_bodies(py::module_& module) {
+  ::mallopt(M_MMAP_THRESHOLD, kLargestHeapBlock);
+  ::mallopt(M_TRIM_THRESHOLD, 8 * kLargestHeapBlock);
   py::class_<Body>(module, "Body", py::buffer_protocol(), py::module_local(),
                    "Bytes that came. Use it as a buffer, or bytes(body).")
       .def("__len__", [](const Body& body) { return body.bytes.size(); })

@@ -2,6 +2,7 @@
 
 #include "client/python/bind/bodies.h"
 #include "client/python/bind/places.h"
+#include "client/python/launcher/gathering.h"
 #include "client/python/launcher/helper_threads.h"
 #include "client/python/launcher/launcher.h"
 #include "client/python/launcher/report_values.h"
@@ -13,9 +14,19 @@ namespace {
 auto call_actors(const PythonActors& self, const std::string& type, py::handle parts,
                  double timeout) {
   self.held->get();  // raises when they are closed
-  return ahead([view = self.view, type, body = gather(parts),
-                timeout] { return view.call(type, body, milliseconds_of(timeout)); },
-               &answers_of);
+  return gathered(self.view.size(), milliseconds_of(timeout),
+                  [&, body = gather(parts)](AsyncOptions options, RankAnswerHandler handler) {
+                    self.view.call_async(type, body, std::move(options), std::move(handler));
+                  });
+}
+
+auto stream_of_actors(const PythonActors& self, const std::string& type, py::handle parts,
+                      double timeout, const std::shared_ptr<Inbox>& inbox) {
+  self.held->get();
+  return streamed(inbox, milliseconds_of(timeout),
+                  [&, body = gather(parts)](AsyncOptions options, RankAnswerHandler handler) {
+                    self.view.call_async(type, body, std::move(options), std::move(handler));
+                  });
 }
 
 void send_to_actors(const PythonActors& self, const std::string& type, py::handle parts) {
@@ -73,6 +84,7 @@ void bind_actors(py::module_& module) {
            })
       .def("__len__", [](const PythonActors& self) { return self.view.size(); })
       .def("call", &call_actors)
+      .def("stream", &stream_of_actors)
       .def("send", &send_to_actors)
       .def("reduce", &reduce_actors)
       .def("states", &states_of_actors)

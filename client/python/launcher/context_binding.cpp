@@ -2,6 +2,7 @@
 
 #include "client/python/bind/bodies.h"
 #include "client/python/bind/places.h"
+#include "client/python/launcher/gathering.h"
 #include "client/python/launcher/helper_threads.h"
 #include "client/python/launcher/launcher.h"
 #include "client/python/launcher/waiting.h"
@@ -18,17 +19,30 @@ PythonContext make_context(Settings settings) {
 
 auto call_proc(const PythonContext& self, const ProcMeshRef& ref, std::uint64_t ordinal,
                std::uint32_t port, py::handle parts, double timeout) {
-  return ahead(
-      [context = self.held.get(), to = must(ref.proc_at(ordinal)), port, body = gather(parts),
-       timeout] { return context->call(to, port, body, milliseconds_of(timeout)); },
-      [](std::string answer) { return py::cast(Body{std::move(answer)}); });
+  const auto to = must(ref.proc_at(ordinal));
+  const auto body = gather(parts);
+  auto pending = std::make_shared<Pending>();
+  without_gil([&, context = self.held.get()] {
+    context->call_async(to, port, body,
+                        {.deadline = milliseconds_of(timeout), .stop = pending->stop_token()},
+                        [pending](Result<std::string> answer) {
+                          auto kept = std::make_shared<Result<std::string>>(std::move(answer));
+                          pending->fill([kept] {
+                            if (!*kept) raise(kept->error());
+                            return answer_of(std::move(*kept));
+                          });
+                        });
+  });
+  return pending;
 }
 
 auto call_procs(const PythonContext& self, const ProcMeshRef& ref, std::uint32_t port,
                 py::handle parts, double timeout) {
-  return ahead([context = self.held.get(), ref, port, body = gather(parts),
-                timeout] { return context->call(ref, port, body, milliseconds_of(timeout)); },
-               &answers_of);
+  return gathered(ref.num_ranks(), milliseconds_of(timeout),
+                  [&, body = gather(parts), context = self.held.get()](AsyncOptions options,
+                                                                       RankAnswerHandler handler) {
+                    context->call_async(ref, port, body, std::move(options), std::move(handler));
+                  });
 }
 
 void send_to_proc(const PythonContext& self, const ProcMeshRef& ref, std::uint64_t ordinal,

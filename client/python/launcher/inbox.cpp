@@ -22,10 +22,14 @@ Inbox::~Inbox() {
 }
 
 void Inbox::push(Item item) {
-  std::lock_guard lock(mutex_);
-  if (is_closed_) return;
-  items_.push_back(std::move(item));
-  if (items_.size() == 1) ::eventfd_write(descriptor_, 1);
+  bool was_empty = false;
+  {
+    std::lock_guard lock(mutex_);
+    if (is_closed_) return;
+    was_empty = items_.empty();
+    items_.push_back(std::move(item));
+  }
+  if (was_empty) ::eventfd_write(descriptor_, 1);
   changed_.notify_one();
 }
 
@@ -34,12 +38,13 @@ std::optional<Inbox::Item> Inbox::take() {
   if (items_.empty()) return {};
   Item item = std::move(items_.front());
   items_.pop_front();
-  eventfd_t count = 0;
-  if (items_.empty()) ::eventfd_read(descriptor_, &count);
   return item;
 }
 
 py::list Inbox::drain() {
+  // First: what is pushed from here on makes it readable again.
+  eventfd_t count = 0;
+  ::eventfd_read(descriptor_, &count);
   py::list all;
   while (const auto item = take()) all.append((*item)());
   return all;

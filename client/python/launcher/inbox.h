@@ -33,7 +33,7 @@ class Inbox {
   py::object get(std::optional<double> seconds);
   /// Ends all waiting. What is there can still be taken.
   void close();
-  /// Readable while something is there.
+  /// Readable while something is there that was not drained; at times without.
   int descriptor() const { return descriptor_; }
 
  private:

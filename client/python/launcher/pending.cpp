@@ -23,8 +23,8 @@ void Pending::fill(Value value) {
     is_done_ = true;
     value_ = std::move(value);
     watchers = std::move(watchers_);
-    changed_.notify_all();
   }
+  changed_.notify_all();
   for (const auto& [inbox, token] : watchers) tell(*inbox, token);
 }
 
@@ -64,6 +64,7 @@ void bind_pending(py::module_& module) {
   py::class_<Pending, std::shared_ptr<Pending>>(module, "Pending", "A result that is under way.")
       .def(py::init<>(), "One that Python fills itself.")
       .def("fill", [](Pending& pending) { pending.fill({}); })
+      .def("cancel", &Pending::cancel, py::call_guard<py::gil_scoped_release>())
       .def("done", &Pending::is_done)
       .def("wait", &Pending::wait, py::arg("timeout") = py::none())
       .def("notify", &Pending::notify)

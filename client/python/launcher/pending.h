@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <utility>
 #include <vector>
 
@@ -29,12 +30,17 @@ class Pending {
   bool wait(std::optional<double> seconds);
   /// Puts `token` into the inbox once it is there. Any number may watch.
   void notify(const std::shared_ptr<Inbox>& inbox, std::uint64_t token);
+  /// Gives it up: what works for it ends, and fills it with an error if need be.
+  void cancel() { stop_.request_stop(); }
+  /// For what works for it.
+  std::stop_token stop_token() const { return stop_.get_token(); }
   /// The result; it must be there. Once.
   py::object take();
 
  private:
   mutable std::mutex mutex_;
   std::condition_variable changed_;
+  std::stop_source stop_;
   bool is_done_ = false;
   Value value_;
   std::vector<std::pair<std::shared_ptr<Inbox>, std::uint64_t>> watchers_;

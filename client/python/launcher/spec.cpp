@@ -48,6 +48,7 @@ const std::map<std::string, Setter, std::less<>>& setters() {
       {"is_mesh", [](ProcSpec& s,
                      py::handle v) { s.kind = read<bool>(v) ? ProcKind::mesh : ProcKind::plain; }},
       {"command", [](ProcSpec& s, py::handle v) { s.command = read<Strings>(v); }},
+      {"is_template", [](ProcSpec& s, py::handle v) { s.is_template = read<bool>(v); }},
       {"environment", [](ProcSpec& s, py::handle v) { s.environment = read<Pairs>(v); }},
       {"clean_environment", [](ProcSpec& s, py::handle v) { s.clean_environment = read<bool>(v); }},
       {"directory", [](ProcSpec& s, py::handle v) { s.directory = read<std::string>(v); }},

@@ -6,7 +6,7 @@
 
 namespace meshbus::python {
 
-/// The ProcSpec that a dictionary of meshbus/procs.py says. Unknown keys raise: they are a mistake
+/// The ProcSpec that a dictionary of meshbus/spec.py says. Unknown keys raise: they are a mistake
 /// of the package.
 ProcSpec spec_of(const pybind11::dict& spec);
 

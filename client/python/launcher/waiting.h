@@ -13,6 +13,8 @@ namespace meshbus::python {
 
 /// How long a wait goes on without a look at signals: what Ctrl-C takes at most to get through.
 inline constexpr std::chrono::milliseconds kSignalLook{50};
+/// The same of threads that get no signals.
+inline constexpr std::chrono::milliseconds kOtherLook{1000};
 
 /// A time as Python gives it; none, or more than 10 years, is for ever.
 inline std::chrono::milliseconds milliseconds_of(std::optional<double> seconds) {
@@ -30,11 +32,13 @@ bool wait_with_signals(std::optional<double> seconds, Wait wait) {
   using Clock = std::chrono::steady_clock;
   const auto limit = milliseconds_of(seconds);
   const bool has_end = limit != std::chrono::milliseconds::max();
+  static const thread_local bool is_main = ::gettid() == ::getpid();
+  const auto look = is_main ? kSignalLook : kOtherLook;
   const auto end = has_end ? Clock::now() + limit : Clock::time_point::max();
   for (;;) {
     {
       py::gil_scoped_release release;
-      const bool is_true = wait(std::min(end, Clock::now() + kSignalLook));
+      const bool is_true = wait(std::min(end, Clock::now() + look));
       // A daemon thread at the end of Python must not ask for the GIL: that would end the thread in
       // the middle of C++, and the process with it.
       while (_Py_IsFinalizing() != 0) ::pause();

@@ -37,8 +37,9 @@ if TYPE_CHECKING:
     from meshbus.hosts import HostMesh, attach, slurm, ssh, start, start_async, take
     from meshbus.pool import BrokenPool, Pool
     from meshbus.proc import Proc, init, is_rank, this_proc
-    from meshbus.procs import Limits, ProcMesh, Restart, ignore
+    from meshbus.procs import ProcMesh
     from meshbus.reports import ActorReport, Event, Outcome, RankReport, RestartReport
+    from meshbus.spec import Limits, Restart, ignore
 
 _LAZY = {
     "ActorMesh": "actors",
@@ -50,7 +51,8 @@ _LAZY = {
     "BrokenPool": "pool", "Pool": "pool",
     "ActorReport": "reports", "Event": "reports", "Outcome": "reports", "RankReport": "reports",
     "RestartReport": "reports",
-    "Limits": "procs", "ProcMesh": "procs", "Restart": "procs", "ignore": "procs",
+    "ProcMesh": "procs",
+    "Limits": "spec", "Restart": "spec", "ignore": "spec",
 }
 
 __all__ = [
@@ -72,9 +74,14 @@ def context(settings: dict[str, str] | None = None) -> None:
 
 
 def versions() -> dict[str, str]:
-    """The release of this package, and the program that it starts hosts with."""
-    from meshbus import _context
-    return {"meshbus": __version__, "program": _context.program() or "MESHBUS_BIN"}
+    """The release of this package, the protocol that it speaks, the program that it starts hosts
+    with (of the same release, or this raises ConfigurationError), and the Python that workers must
+    have."""
+    import sys
+    from meshbus import _build_info, _context
+    return {"meshbus": __version__, "protocol": _build_info.PROTOCOL,
+            "program": _context.program(),
+            "python": f"{sys.version_info[0]}.{sys.version_info[1]}"}
 
 
 def __getattr__(name: str) -> Any:

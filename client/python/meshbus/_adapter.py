@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import queue
-import sys
 import threading
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
@@ -118,7 +117,7 @@ class Adapter:
         self._methods = endpoints_of(type(actor))
         self.names = list(self._methods)
 
-    def handle(self, name: str, body: Any, is_call: bool, place: Any) -> Answer:
+    def handle(self, name: str, body: Any, is_call: bool) -> Answer:
         """One message. What it raises is the failure of the actor, or of the call."""
         method = self._methods[name]
         try:
@@ -170,14 +169,21 @@ class Adapter:
         self.actor.on_stop(reason)
 
 
+def _check_releases(head: str) -> None:
+    """Raises unless this rank has what the launcher has."""
+    theirs = dict(entry.rpartition(" ")[::2] for entry in head.split(","))
+    ours = _wire.releases("cloudpickle" in theirs)
+    for name, release in ours.items():
+        if theirs.get(name) != release:
+            raise RuntimeError(f"the launcher has {name} {theirs.get(name)}, this rank {release}: "
+                               "start the workers with the same, by python= or env=")
+
+
 def make_actor(params: bytes, rank: int, actor_id: str, peers: str) -> Adapter:
     """Makes the actor that a launcher described."""
     from meshbus.proc import this_proc
-    version, _, body = params.partition(b"\n")
-    ours = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    if version != ours.encode():
-        raise RuntimeError(f"the launcher has Python {version.decode(errors='replace')[:20]}, this "
-                           f"rank {ours}: start the workers with the same, by python=")
+    head, _, body = params.partition(b"\n")
+    _check_releases(head.decode(errors="replace")[:200])
     _, (cls, args, kwargs) = _wire.loads(body)
     actor = cls.__new__(cls)
     actor.rank = rank

@@ -1,2 +1,3 @@
 VERSION: str
+PROTOCOL: str
 PROGRAM_FOLDER: str

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import os
 import threading
 import weakref
@@ -52,9 +53,10 @@ def forget(owner: Owner) -> None:
 
 def program() -> str:
     """The `meshbus` program of this release. PATH is never searched: another release may be
-    there. MESHBUS_BIN wins."""
-    if os.environ.get("MESHBUS_BIN"):
-        return ""  # the C++ library reads it
+    there. MESHBUS_BIN wins, if its program is of this release."""
+    if named := os.environ.get("MESHBUS_BIN"):
+        inside = os.path.join(named, "meshbus")
+        return _checked(inside if os.access(inside, os.X_OK) else named)
     here = os.path.dirname(os.path.abspath(__file__))
     for folder in ("_bin", _build_info.PROGRAM_FOLDER):
         path = os.path.normpath(os.path.join(here, folder, "meshbus"))
@@ -63,6 +65,23 @@ def program() -> str:
     raise errors.ConfigurationError(
         f"there is no meshbus program for the package in {here}; set MESHBUS_BIN to the folder "
         "of the programs")
+
+
+@functools.cache
+def _checked(path: str) -> str:
+    """The path, if it is a `meshbus` of this release."""
+    import subprocess
+    try:
+        said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=30,
+                              check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError) as error:
+        raise errors.ConfigurationError(f"MESHBUS_BIN is {path}, which is neither the meshbus "
+                                        f"program nor its folder: {error}") from None
+    if said != f"meshbus {_build_info.VERSION}":
+        raise errors.ConfigurationError(
+            f"MESHBUS_BIN is {path}, which says that it is {said!r}, and this package is of "
+            f"release {_build_info.VERSION}: unset MESHBUS_BIN, or install the same release")
+    return path
 
 
 def close_all() -> None:

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import pickle
 import struct
+import sys
 from typing import Any
 
+from meshbus import _build_info
 from meshbus.errors import ConfigurationError
 
 MAGIC = b"\xffMBP"
@@ -65,6 +67,16 @@ def _by_value(value: Any, buffers: list[pickle.PickleBuffer], what: str) -> byte
     except Exception as error:
         raise ConfigurationError(f"{what} cannot be pickled: {error}") from error
     return data
+
+
+def releases(has_cloudpickle: bool) -> dict[str, str]:
+    """What both ends of a spawn must have in the same release for pickles to mean the same."""
+    names = {"Python": f"{sys.version_info[0]}.{sys.version_info[1]}",
+             "meshbus": _build_info.VERSION}
+    if has_cloudpickle:
+        import cloudpickle
+        names["cloudpickle"] = cloudpickle.__version__
+    return names
 
 
 def loads(body: Any) -> tuple[int, Any]:

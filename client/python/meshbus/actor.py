@@ -62,6 +62,9 @@ class Stream(Generic[R]):
     def __iter__(self) -> Iterator[tuple[Point, R]]:
         raise NotImplementedError
 
+    def __next__(self) -> tuple[Point, R]:
+        raise NotImplementedError
+
     def __aiter__(self) -> Stream[R]:
         raise NotImplementedError
 

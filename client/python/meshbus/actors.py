@@ -1,16 +1,17 @@
 """Actors as a launcher has them."""
 from __future__ import annotations
 
+import collections
 import threading
 from collections.abc import Callable, Iterator
-from types import TracebackType
 from typing import Any
 
 from meshbus import _client, _context, _wire, reports
+from meshbus._owner import ContextManager
 from meshbus._views import cut
 from meshbus.actor import Actor, Endpoint, Stream, endpoints_of, no_endpoint
 from meshbus.errors import ActorFailure, ConfigurationError, Error, NotExist, RemoteError
-from meshbus.future import Future, as_completed
+from meshbus.future import Future, readable
 from meshbus.values import Extent, Point, ValueMesh, failed
 
 _TIMEOUT = 30.0
@@ -18,9 +19,10 @@ _NEVER = 1e18
 _TRUTH = {"true": True, "false": False}
 
 
-def _decode_one(answer: Any, rank: int, point: str) -> Any:
+def _decode_one(answer: Any, rank: int, extent: Extent) -> Any:
     """The value of an answer, or an entry for its error."""
     if isinstance(answer, Error):
+        point = str(extent.point(rank))
         answer.add_note(f"rank {rank} ({point})" if point else f"rank {rank}")
         return failed(answer)
     try:
@@ -29,13 +31,13 @@ def _decode_one(answer: Any, rank: int, point: str) -> Any:
         return bytes(answer)
     except Exception as error:  # whatever the class of the value says
         wrong = RemoteError(f"the answer cannot be unpickled here: {type(error).__name__}: "
-                            f"{error}", rank=rank, point=point)
+                            f"{error}", rank=rank, point=str(extent.point(rank)))
         wrong.__cause__ = error
         return failed(wrong)
     if flags != _wire.RAISED:
         return value
     text, trace, pickled = value
-    remote = RemoteError(text, trace, rank, point)
+    remote = RemoteError(text, trace, rank, str(extent.point(rank)))
     if pickled is not None:
         try:
             remote.__cause__ = _wire.loads(pickled)[1]
@@ -68,7 +70,7 @@ class _Endpoint(Endpoint[Any, Any]):
 
     def _decode(self, answers: list[Any]) -> ValueMesh[Any]:
         extent = self._extent
-        return ValueMesh(extent, [_decode_one(answer, rank, str(extent.point(rank)))
+        return ValueMesh(extent, [_decode_one(answer, rank, extent)
                                   for rank, answer in enumerate(answers)])
 
     def __call__(self, *args: Any, **kwargs: Any) -> ValueMesh[Any]:
@@ -111,65 +113,54 @@ class _Endpoint(Endpoint[Any, Any]):
             return text
 
     def stream(self, *args: Any, **kwargs: Any) -> Stream[Any]:
-        body = self._body(args, kwargs)
-        futures = {}
-        for point in self._extent.points():
-            only = cut(self._core, dict(point))
-            pending = only.call(self._name, body, self._seconds())
-            futures[Future(pending, _first(point))] = point
-        return _Stream(futures)
+        inbox = _client.Inbox()
+        pending = self._core.stream(self._name, self._body(args, kwargs), self._seconds(), inbox)
+        return _Stream(self._extent, inbox, pending)
 
     def __repr__(self) -> str:
         return f"<endpoint {self._what} of {len(self._core)} actors>"
 
 
-def _first(point: Point) -> Callable[[list[Any]], Any]:
-    def decode(answers: list[Any]) -> Any:
-        value = _decode_one(answers[0], point.rank, str(point))
-        return ValueMesh(Extent(), [value])[0]
-    return decode
-
-
 class _Stream(Stream[Any]):
-    def __init__(self, futures: dict[Future[Any], Point]) -> None:
-        self._futures = futures
-        self._order = as_completed(futures)
+    """Answers in an inbox. Given up half way, it cancels the rest."""
+
+    def __init__(self, extent: Extent, inbox: _client.Inbox, pending: _client.Pending) -> None:
+        self._extent = extent
+        self._inbox = inbox
+        self._pending = pending
+        self._left = extent.num_ranks
+        self._waiting: collections.deque[tuple[int, Any]] = collections.deque()
+
+    def _value(self, ordinal: int, answer: Any) -> tuple[Point, Any]:
+        point = self._extent.point(ordinal)
+        self._left -= 1
+        return point, ValueMesh(Extent(), [_decode_one(answer, ordinal, self._extent)])[0]
 
     def __iter__(self) -> Iterator[tuple[Point, Any]]:
-        for future in self._order:
-            yield self._futures[future], future.result()
+        return self
+
+    def __next__(self) -> tuple[Point, Any]:
+        if self._left == 0:
+            raise StopIteration
+        return self._value(*(self._waiting.popleft() if self._waiting else self._inbox.get()))
 
     def __aiter__(self) -> _Stream:
         return self
 
     async def __anext__(self) -> tuple[Point, Any]:
-        import asyncio
-        if not self._futures:
+        if self._left == 0:
             raise StopAsyncIteration
-        for future in self._futures:
-            if future.done():
-                break
-        else:
-            tasks = [asyncio.ensure_future(_ready(future)) for future in self._futures]
-            try:
-                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                future = done.pop().result()
-            finally:
-                for task in tasks:
-                    task.cancel()
-        point = self._futures.pop(future)
-        return point, await future
+        while not self._waiting:
+            self._waiting.extend(self._inbox.drain())
+            if not self._waiting:
+                await readable(self._inbox)
+        return self._value(*self._waiting.popleft())
+
+    def __del__(self) -> None:
+        self._pending.cancel()
 
 
-async def _ready(future: Future[Any]) -> Future[Any]:
-    try:
-        await future
-    except Exception:
-        pass  # the one that takes the future gets it
-    return future
-
-
-class ActorMesh:
+class ActorMesh(ContextManager):
     """Actors of one class, one in each rank of a mesh or slice. Made by ProcMesh.spawn(); its
     attributes are the endpoints of the class. `with`: they are stopped at its end."""
 
@@ -248,34 +239,21 @@ class ActorMesh:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(5)
 
-    def __enter__(self) -> ActorMesh:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 traceback: TracebackType | None) -> None:
+    def _end(self, has_error: bool) -> None:
         ends: list[reports.ActorReport] = []
         try:
             ends = self.stop()
         except Error:
-            if kind is None:
+            if not has_error:
                 raise
         finally:
             self.close()
-        if kind is not None or self._on_failure is not None:
+        if has_error or self._on_failure is not None:
             return
         for report in ends:
             # The end of a proc is told by its mesh.
             if report.status.startswith("Failed") and report.proc is None:
                 raise ActorFailure(report)
-
-    async def __aenter__(self) -> ActorMesh:
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                        traceback: TracebackType | None) -> None:
-        import asyncio
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(None, self.__exit__, kind, error, traceback)
 
     def __repr__(self) -> str:
         return f"<ActorMesh of {self._cls.__name__}: {self.extent}>"

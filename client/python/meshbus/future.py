@@ -48,6 +48,7 @@ class Future(Generic[T]):
         if self.done():
             return self._is_cancelled
         self._is_cancelled = True
+        self._pending.cancel()
         self._pending.fill()
         return True
 
@@ -166,6 +167,22 @@ class _Waker:
             await future
         finally:
             self._waiting.pop(token, None)
+
+
+async def readable(inbox: _client.Inbox) -> None:
+    """For the package: waits until something is in an inbox."""
+    import asyncio
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[None] = loop.create_future()
+
+    def on_readable() -> None:
+        if not future.done():
+            future.set_result(None)
+    loop.add_reader(inbox.fileno(), on_readable)
+    try:
+        await future
+    finally:
+        loop.remove_reader(inbox.fileno())
 
 
 _wakers: weakref.WeakKeyDictionary[Any, _Waker] = weakref.WeakKeyDictionary()

@@ -1,24 +1,24 @@
 """Where processes run: `start`, `ssh`, `slurm`, `attach`, `take`, and `HostMesh`."""
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import TracebackType
 from typing import Any
 
 from meshbus import _client, _context, reports
+from meshbus._owner import ContextManager
 from meshbus.errors import ConfigurationError, Error, NotExist
 from meshbus.future import Future
-from meshbus.procs import Handlers, Limits, ProcMesh, Restart, spec
+from meshbus.procs import Handlers, ProcMesh
 from meshbus.reports import RankReport, RestartReport
+from meshbus.spec import Limits, Restart, from_template, spec
 from meshbus.values import Axes, Extent
 
 _READY = 30.0
 
 
-class HostMesh:
+class HostMesh(ContextManager):
     """Hosts that run processes. Made by start(), ssh(), slurm(), attach() or take().
 
     `with`: at its end hosts that this program started are shut down, with everything on them;
@@ -56,7 +56,8 @@ class HostMesh:
               mesh: bool = False, env: Mapping[str, str] | None = None,
               cwd: str | os.PathLike[str] | None = None, restart: Restart | None = None,
               limits: Limits | None = None, cpus: Iterable[int] = (), stdin: Iterable[int] = (),
-              output: str | None = None, ready: float | None = None, grace: float | None = None,
+              zygote: Iterable[str] | None = None, output: str | None = None,
+              ready: float | None = None, grace: float | None = None,
               partial: bool = False, on_failure: Callable[[RankReport], object] | None = None,
               on_output: Callable[[int, str], object] | None = None,
               on_restart: Callable[[RestartReport], object] | None = None) -> ProcMesh:
@@ -69,14 +70,16 @@ class HostMesh:
 
         env adds to the environment; output="stream" brings what is written as events, or to
         on_output(rank, text); stdin names the ranks whose stdin is a pipe for ProcMesh.write();
-        ready and grace are seconds: for the start, and between SIGTERM and SIGKILL. on_failure is
+        ready and grace are seconds: for the start, and between SIGTERM and SIGKILL. zygote names
+        modules for a command that is Python: each host imports them once, in a process of which all
+        ranks are copies, so that a rank starts in the time of a fork. on_failure is
         called with the report of each rank that ends though nobody asked; without it, wait() and
         the end of `with` raise MeshFailure.
         """
         return self.spawn_async(
             command, per_host, name=name, mesh=mesh, env=env, cwd=cwd, restart=restart,
-            limits=limits, cpus=cpus, stdin=stdin, output=output, ready=ready, grace=grace,
-            partial=partial, on_failure=on_failure, on_output=on_output,
+            limits=limits, cpus=cpus, stdin=stdin, zygote=zygote, output=output, ready=ready,
+            grace=grace, partial=partial, on_failure=on_failure, on_output=on_output,
             on_restart=on_restart).result()
 
     def spawn_async(self, command: Iterable[Any], per_host: Axes = None, *,
@@ -84,9 +87,9 @@ class HostMesh:
                     env: Mapping[str, str] | None = None,
                     cwd: str | os.PathLike[str] | None = None, restart: Restart | None = None,
                     limits: Limits | None = None, cpus: Iterable[int] = (),
-                    stdin: Iterable[int] = (), output: str | None = None,
-                    ready: float | None = None, grace: float | None = None,
-                    partial: bool = False,
+                    stdin: Iterable[int] = (), zygote: Iterable[str] | None = None,
+                    output: str | None = None, ready: float | None = None,
+                    grace: float | None = None, partial: bool = False,
                     on_failure: Callable[[RankReport], object] | None = None,
                     on_output: Callable[[int, str], object] | None = None,
                     on_restart: Callable[[RestartReport], object] | None = None
@@ -100,32 +103,36 @@ class HostMesh:
                     cwd=None if cwd is None else os.fspath(cwd), restart=restart, limits=limits,
                     cpus=cpus, output=output, ready=ready, partial=partial, grace=grace,
                     stdin=stdin)
+        name = name or _name_of(made["command"][0])
+        if zygote is not None:
+            from_template(made, zygote)
         extent = Extent.of(per_host)
         inbox = _client.Inbox()
         handlers = Handlers(on_failure, on_output, on_restart)
-        pending = self._core.spawn(name or _name_of(made["command"][0]), list(extent.labels),
+        pending = self._core.spawn(name, list(extent.labels),
                                    list(extent.sizes), made, inbox)
         return Future(pending, lambda core: ProcMesh(core, inbox, self, handlers,
                                                       restart is not None))
 
     def workers(self, per_host: Axes = None, *, name: str = "workers",
                 python: str | None = None, env: Mapping[str, str] | None = None,
-                setup: Callable[[], object] | None = None, restart: Restart | None = None,
-                limits: Limits | None = None, cpus: Iterable[int] = (),
-                output: str | None = None, ready: float | None = None,
+                setup: Callable[[], object] | None = None, zygote: Iterable[str] | None = None,
+                restart: Restart | None = None, limits: Limits | None = None,
+                cpus: Iterable[int] = (), output: str | None = None, ready: float | None = None,
                 grace: float | None = None, partial: bool = False,
                 on_failure: Callable[[RankReport], object] | None = None,
                 on_output: Callable[[int, str], object] | None = None,
                 on_restart: Callable[[RestartReport], object] | None = None) -> ProcMesh:
         """Starts Python processes for actors, `per_host` on every host: this interpreter (or
-        `python`), with the sys.path of this program. `setup` is called in each of them first. The
-        rest is as for spawn()."""
+        `python`), with the sys.path of this program. `setup` is called in each of them first.
+        `zygote=["numpy", "torch"]`: each host imports these once, and its workers are copies of
+        that process. The rest is as for spawn()."""
         paths = [path or os.getcwd() for path in sys.path]
         mesh = self.spawn(
             [python or sys.executable, "-m", "meshbus.worker"], per_host, name=name, mesh=True,
             env={"PYTHONPATH": os.pathsep.join(paths), **(env or {})}, restart=restart,
-            limits=limits, cpus=cpus, output=output, ready=ready, grace=grace, partial=partial,
-            on_failure=on_failure, on_output=on_output, on_restart=on_restart)
+            limits=limits, cpus=cpus, zygote=zygote, output=output, ready=ready, grace=grace,
+            partial=partial, on_failure=on_failure, on_output=on_output, on_restart=on_restart)
         if setup is not None:
             try:
                 mesh.run(setup)
@@ -182,27 +189,15 @@ class HostMesh:
         _context.forget(self)
         self._core.close()
 
-    def __enter__(self) -> HostMesh:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 traceback: TracebackType | None) -> None:
+    def _end(self, has_error: bool) -> None:
         try:
             if self._is_owner and not self._is_closed:
                 self.shutdown()
         except Error:
-            if kind is None:
+            if not has_error:
                 raise
         finally:
             self.close()
-
-    async def __aenter__(self) -> HostMesh:
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                        traceback: TracebackType | None) -> None:
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(None, self.__exit__, kind, error, traceback)
 
     def __repr__(self) -> str:
         owner = "" if self._is_owner else " (attached)"

@@ -14,7 +14,7 @@ from meshbus.actor import Actor, endpoint
 from meshbus.errors import Error, FateUnknown, NotExist, Refused, RemoteError, Unreachable
 from meshbus.future import Future
 from meshbus.hosts import HostMesh
-from meshbus.procs import Restart, ignore
+from meshbus.spec import Restart, ignore
 from meshbus.reports import RankReport
 from meshbus.values import Axes
 

@@ -176,6 +176,8 @@ def _start(ports: Mapping[int, Callable[..., Any]], on_stop: Callable[[str], Non
     except BaseException:
         _this = None
         raise
+    # The library has unset it; what copies os.environ must not pass it on.
+    os.environ.pop("MESHBUS_BOOTSTRAP", None)
     # What a rank prints is seen when it prints it.
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)

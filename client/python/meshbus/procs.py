@@ -1,27 +1,27 @@
-"""Meshes of processes as a launcher has them: `ProcMesh`, and what to start."""
+"""Meshes of processes as a launcher has them: `ProcMesh`."""
 from __future__ import annotations
 
-import asyncio
 import collections
-import os
 import signal as signals
-import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from meshbus import _client, _context, _wire, reports
+from meshbus._owner import ContextManager
 from meshbus._views import cut
 from meshbus.actor import Actor, endpoint
 from meshbus.actors import ActorMesh
 from meshbus.errors import ConfigurationError, Error, MeshFailure, OutOfRange, Refused, Timeout
+from meshbus.event_stream import EventStream
 from meshbus.future import Future
+from meshbus.proc_view import TIMEOUT, OneProc, ProcView
 from meshbus.reports import ActorReport, Event, Outcome, RankReport
-from meshbus.values import Extent, ValueMesh, failed
+from meshbus.spec import ignore
+from meshbus.values import Extent, ValueMesh
 
 if TYPE_CHECKING:
     from meshbus.hosts import HostMesh
@@ -31,253 +31,8 @@ T = TypeVar("T")
 P = ParamSpec("P")
 Q = ParamSpec("Q")
 
-_TIMEOUT = 30.0
-_NEVER = 1e18
 _KEPT_OUTPUT = 1 << 20
 """Bytes of output that are kept for a reader that comes later."""
-
-
-@dataclass(frozen=True)
-class Restart:
-    """Which ends of a rank are answered by a new life, how soon, and how often."""
-
-    on: str = "failure"
-    """"failure", "always" (exit 0 too) or "never"."""
-    budget: int | None = None
-    """How often within `window`; None: no limit. With gang="one" for each rank, else for all."""
-    gang: str = "one"
-    """Which ranks: "one" (the failed rank), "all", or "rest" (it and all after it)."""
-    delay: float = 1.0
-    """Seconds from an end to the new life, at least; doubled each time, up to max_delay."""
-    max_delay: float = 30.0
-    """The longest delay."""
-    window: float = 0.0
-    """Seconds for the budget; 0: as long as the mesh lives."""
-    codes: tuple[int, ...] = ()
-    """Only ends with these codes (128 + signal); empty: all that `on` names."""
-
-    def __post_init__(self) -> None:
-        _one_of("Restart.on", self.on, ("failure", "always", "never"))
-        _one_of("Restart.gang", self.gang, ("one", "all", "rest"))
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What a rank and its descendants may use together."""
-
-    memory: int | str | None = None
-    """Bytes, or "2G": a rank that passes it is killed (cause "out_of_memory")."""
-    processes: int | None = None
-    """Processes and threads."""
-    cpu: float | None = None
-    """CPUs: 1.5 is 150 ms of CPU time in each 100 ms."""
-
-
-def ignore(report: object) -> None:
-    """An `on_failure` that does nothing: failures are no errors then."""
-
-
-def _one_of(what: str, value: str, wanted: tuple[str, ...]) -> None:
-    if value not in wanted:
-        raise ConfigurationError(f"{what} is {value!r}; there are: {', '.join(wanted)}")
-
-
-def _bytes_of(text: int | str) -> int:
-    units = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-    if isinstance(text, int):
-        return text
-    number, unit = text.strip().rstrip("iBb"), ""
-    if number and number[-1].upper() in units:
-        number, unit = number[:-1], number[-1].upper()
-    try:
-        return int(float(number) * units[unit])
-    except ValueError:
-        raise ConfigurationError(f"memory={text!r}: expected a number of bytes, or one like "
-                                 '"512M" or "2G"') from None
-
-
-def spec(command: Iterable[Any], *, mesh: bool, env: dict[str, str] | None, cwd: str | None,
-         restart: Restart | None, limits: Limits | None, cpus: Iterable[int], output: str,
-         ready: float | None, partial: bool, grace: float | None,
-         stdin: Iterable[int]) -> dict[str, Any]:
-    """For the package: what _client.HostMesh.spawn() takes."""
-    _one_of("output", output, ("capture", "stream"))
-    if isinstance(command, (str, bytes)):
-        raise ConfigurationError(f"the command is a list of words: {command.split()!r}, or "
-                                 f'["sh", "-c", {command!r}]')
-    words = [os.fspath(word) if isinstance(word, os.PathLike) else str(word) for word in command]
-    if not words:
-        raise ConfigurationError("the command is empty")
-    made: dict[str, Any] = {
-        "is_mesh": mesh, "command": words, "partial": partial, "is_streamed": output == "stream",
-        "environment": [(str(key), str(value)) for key, value in (env or {}).items()],
-        "cpus": list(cpus), "input_ranks": sorted(stdin)}
-    if cwd is not None:
-        made["directory"] = os.fspath(cwd)
-    if ready is not None:
-        made["ready"] = ready
-    if grace is not None:
-        made["grace"] = grace
-    if restart is not None:
-        made["restart"] = {"on": restart.on, "budget": restart.budget, "gang": restart.gang,
-                           "delay": restart.delay, "max_delay": restart.max_delay,
-                           "window": restart.window, "codes": list(restart.codes)}
-    if limits is not None:
-        if limits.memory is not None:
-            made["memory"] = _bytes_of(limits.memory)
-        if limits.processes is not None:
-            made["pids"] = limits.processes
-        if limits.cpu is not None:
-            made["cpu"] = limits.cpu
-    return made
-
-
-class EventStream:
-    """The events of a mesh, from the first one on, until it has ended: for `for` and `async for`.
-    Give it up at any time."""
-
-    def __init__(self, past: Iterable[Event], close: Callable[[EventStream], None]) -> None:
-        self._events = collections.deque(past)
-        self._changed = threading.Condition()
-        self._is_over = bool(self._events) and self._events[-1].kind == "end"
-        self._close = close
-        self._waiter: tuple[asyncio.AbstractEventLoop, asyncio.Future[None]] | None = None
-
-    def _put(self, event: Event | None) -> None:
-        with self._changed:
-            if event is None or event.kind == "end":
-                self._is_over = True
-            if event is not None:
-                self._events.append(event)
-            self._changed.notify_all()
-            if self._waiter is not None:
-                loop, future = self._waiter
-                self._waiter = None
-                loop.call_soon_threadsafe(_set, future)
-
-    def __iter__(self) -> Iterator[Event]:
-        return self
-
-    def __next__(self) -> Event:
-        with self._changed:
-            while not self._events and not self._is_over:
-                self._changed.wait()
-            if self._events:
-                return self._events.popleft()
-        self.close()
-        raise StopIteration
-
-    def __aiter__(self) -> EventStream:
-        return self
-
-    async def __anext__(self) -> Event:
-        while True:
-            with self._changed:
-                if self._events:
-                    return self._events.popleft()
-                if self._is_over:
-                    break
-                loop = asyncio.get_running_loop()
-                future: asyncio.Future[None] = loop.create_future()
-                self._waiter = (loop, future)
-            await future
-        self.close()
-        raise StopAsyncIteration
-
-    def _next(self, seconds: float) -> Event | None:
-        """The next event; nothing when none comes in time, or at all."""
-        with self._changed:
-            if not self._events and not self._is_over:
-                self._changed.wait(max(0.0, seconds))
-            return self._events.popleft() if self._events else None
-
-    def _wait(self, seconds: float) -> bool:
-        """Takes an event and drops it. False: none came."""
-        return self._next(seconds) is not None or self._is_over
-
-    def close(self) -> None:
-        """No more events."""
-        self._close(self)
-        self._put(None)
-
-    def __enter__(self) -> EventStream:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 traceback: TracebackType | None) -> None:
-        self.close()
-
-
-def _set(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
-
-
-class ProcView:
-    """Some of the processes of a mesh: to call and to cast to."""
-
-    def __init__(self, ref: _client.ProcMeshRef) -> None:
-        self._ref = ref
-
-    @property
-    def extent(self) -> Extent:
-        """How they are arranged."""
-        return Extent.from_shape(self._ref.shape)
-
-    @property
-    def ref(self) -> str:
-        """Names them: a text for other processes."""
-        return str(self._ref)
-
-    def __len__(self) -> int:
-        return len(self._ref)
-
-    def slice(self, **selection: int | slice) -> ProcView:
-        """Some of these: `slice(host=0, gpu=slice(0, 4))`."""
-        return ProcView(cut(self._ref, selection))
-
-    def call(self, port: int, body: Any, timeout: float | None = _TIMEOUT
-             ) -> Future[ValueMesh[bytes]]:
-        """Asks a port of each: an answer or an error for each, later."""
-        extent = self.extent
-        seconds = _NEVER if timeout is None else timeout
-        pending = _context.connect().call_all(self._ref, port, body, seconds)
-        return Future(pending, lambda answers: ValueMesh(extent, [
-            failed(answer) if isinstance(answer, Error) else bytes(answer)
-            for answer in answers]))
-
-    def cast(self, port: int, body: Any) -> None:
-        """Tells a port of each; nobody answers."""
-        _context.connect().cast(self._ref, port, body)
-
-    def __repr__(self) -> str:
-        return f"<ProcView {self.extent} of {self._ref.name}>"
-
-
-class OneProc:
-    """One process of a mesh: `mesh[3]`."""
-
-    def __init__(self, ref: _client.ProcMeshRef, ordinal: int) -> None:
-        self._ref = ref
-        self._ordinal = ordinal
-
-    @property
-    def id(self) -> str:
-        """Its address."""
-        return self._ref.proc_at(self._ordinal)
-
-    def call(self, port: int, body: Any, timeout: float | None = _TIMEOUT) -> Future[bytes]:
-        """Asks a port of it."""
-        seconds = _NEVER if timeout is None else timeout
-        pending = _context.connect().call(self._ref, self._ordinal, port, body, seconds)
-        return Future(pending, bytes)
-
-    def send(self, port: int, body: Any) -> None:
-        """Tells a port of it; nobody answers."""
-        _context.connect().send(self._ref, self._ordinal, port, body)
-
-    def __repr__(self) -> str:
-        return f"<proc {self.id}>"
 
 
 class SpawnOptions:
@@ -304,7 +59,7 @@ class _Runner(Actor):
         return function(*args, **kwargs)
 
 
-class ProcMesh:
+class ProcMesh(ContextManager):
     """Processes that this program owns. `with`: they are stopped at its end, which raises
     MeshFailure when one of them ended though nobody had asked, and nothing else was told."""
 
@@ -331,7 +86,9 @@ class ProcMesh:
         self._failed = _client.Pending()  # a rank failed, or all have ended
         self._ended = _client.Pending()
         self._names: dict[str, int] = {}
-        self._runner: _Runner | None = None
+        self._runners: list[_Runner] = []
+        self._lives = 0  # restarts that were told
+        self._runner_lives = 0
         self._thread = threading.Thread(target=self._dispatch, name="meshbus-events", daemon=True)
         self._thread.start()
         _context.remember(self)
@@ -350,6 +107,8 @@ class ProcMesh:
             self._keep(event)
             if event.kind == "failure":
                 self._given_up.add(event.rank)
+            elif event.kind == "restart":
+                self._lives += 1
             streams = list(self._streams)
         for stream in streams:
             stream._put(event)
@@ -434,7 +193,7 @@ class ProcMesh:
         return ProcView(cut(self._ref, selection))
 
     # --- messages -----------------------------------------------------------------------------
-    def call(self, port: int, body: Any, timeout: float | None = _TIMEOUT
+    def call(self, port: int, body: Any, timeout: float | None = TIMEOUT
              ) -> Future[ValueMesh[bytes]]:
         """Asks a port of each rank: an answer or an error for each, later."""
         return ProcView(self._ref).call(port, body, timeout)
@@ -493,9 +252,13 @@ class ProcMesh:
                   ) -> Future[ValueMesh[T]]:
         """The same without waiting: a value or an error for each rank, later, however long it
         takes."""
-        if self._runner is None:
-            self._runner = self.options(name="meshbus_runner").spawn(_Runner)
-        return self._runner.run.options(timeout=None).call(function, args, kwargs)
+        lives = self._lives
+        if not self._runners or self._runner_lives != lives:
+            # A rank in its next life has no actors of the one before.
+            name = f"meshbus_runner_{len(self._runners) + 1}"
+            self._runners.append(self.options(name=name).spawn(_Runner))
+            self._runner_lives = lives
+        return self._runners[-1].run.options(timeout=None).call(function, args, kwargs)
 
     # --- ends ---------------------------------------------------------------------------------
     def wait(self, timeout: float | None = None) -> Outcome:
@@ -605,31 +368,19 @@ class ProcMesh:
         if self._thread is not threading.current_thread():
             self._thread.join(5)
 
-    def __enter__(self) -> ProcMesh:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 traceback: TracebackType | None) -> None:
+    def _end(self, has_error: bool) -> None:
         try:
             if not self._is_closed:
                 self.stop()
                 self._settle(5)
         except Error:
-            if kind is None:
+            if not has_error:
                 raise
         finally:
             self.close()
-        if kind is None and self._failure is not None and not self._was_raised:
+        if not has_error and self._failure is not None and not self._was_raised:
             self._was_raised = True
             raise MeshFailure(self._failure)
-
-    async def __aenter__(self) -> ProcMesh:
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                        traceback: TracebackType | None) -> None:
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(None, self.__exit__, kind, error, traceback)
 
     def __repr__(self) -> str:
         states = collections.Counter(report.state for report in self.reports)
@@ -661,6 +412,7 @@ class Handlers:
 
 
 def _spawn_params(cls: type, args: Any, kwargs: Any) -> bytes:
-    head = f"{sys.version_info[0]}.{sys.version_info[1]}\n".encode()
     parts = _wire.dumps((cls, args, kwargs), what=f"{cls.__name__} or one of its arguments")
-    return b"".join((head, *parts))
+    releases = _wire.releases(b"cloudpickle" in parts[1])
+    head = ",".join(f"{name} {release}" for name, release in releases.items())
+    return b"".join((head.encode(), b"\n", *parts))

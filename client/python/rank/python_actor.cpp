@@ -6,7 +6,6 @@
 #include <pybind11/stl.h>
 
 #include "client/python/bind/bodies.h"
-#include "client/python/bind/places.h"
 #include "client/python/rank/interpreter_lock.h"
 #include "client/python/rank/rank.h"
 
@@ -66,8 +65,8 @@ Result<std::string> PythonActor::handle(const std::string& name, ActorContext& c
   if (!lock) return fail(ErrorCode::refused, kEnding);
   std::string problem;
   try {
-    const auto answer = adapter_.attr("handle")(name, Body{std::string(message.body)},
-                                                message.is_call, place_of(message.point));
+    const auto answer =
+        adapter_.attr("handle")(name, Body{std::string(message.body)}, message.is_call);
     if (answer.is_none()) return std::string();
     if (PyCallable_Check(answer.ptr()) == 0) return gather(answer);
     answer(Reply{context.defer()});

@@ -5,6 +5,7 @@
 #include "client/python/bind/places.h"
 #include "client/python/rank/python_actor.h"
 #include "client/python/rank/rank.h"
+#include "client/python/rank/template.h"
 
 PYBIND11_MODULE(_proc, module) {
   using namespace meshbus::python;
@@ -15,4 +16,5 @@ PYBIND11_MODULE(_proc, module) {
   bind_proc_mesh_ref(module);
   bind_reply(module);
   bind_rank(module);
+  bind_template(module);
 }

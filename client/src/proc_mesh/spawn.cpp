@@ -117,6 +117,7 @@ Result<wire::CommandT> make_command(const ProcSpec& spec, const HostAddr& host) 
   command.arguments = spec.command;
   command.directory = spec.directory;
   command.clean_environment = spec.clean_environment;
+  command.is_template = spec.is_template;
   command.settings = settings_to_wire(spec.settings);
   std::map<std::string, std::string> variables;
   if (spec.follow_launcher && host.transport() == Transport::unix_socket) {

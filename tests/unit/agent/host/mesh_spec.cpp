@@ -136,6 +136,12 @@ TEST_CASE("mesh_spec: whatever is wrong is refused, naming the field") {
        [&](Spawn& s) { settings(s).cpu_limit = 9; }},
       {"SpawnProcs.command.settings.cpu_limit", ErrorCode::configuration_error,
        [&](Spawn& s) { settings(s).cpu_limit = UINT32_MAX; }},
+      {"SpawnProcs.command.is_template", ErrorCode::configuration_error,
+       [](Spawn& s) {
+         s.command->is_template = true;
+         s.kind = wire::ProcKind::mesh;
+         s.procs_per_process = 2;
+       }},
       {"SpawnProcs.config", ErrorCode::configuration_error,
        [&](Spawn& s) { s.config.push_back(key_value("A", nul)); }},
       {"SpawnProcs.owner", ErrorCode::parse_error, [](Spawn& s) { s.owner = ""; }},
@@ -170,6 +176,7 @@ TEST_CASE("mesh_spec: what makes two requests for one mesh different") {
   CHECK(difference([](auto& s) { s.command->arguments[1] = "ho"; }) == "command");
   CHECK(difference([](auto& s) { s.command->environment.push_back(key_value("A", "B")); }) ==
         "command");
+  CHECK(difference([](auto& s) { s.command->is_template = true; }) == "command");
   CHECK(difference([](auto& s) { s.kind = wire::ProcKind::mesh; }) == "kind");
   CHECK(difference([](auto& s) { s.owner = "unix:/run/m/a,client-13Se1Maqzryk"; }) == "owner");
   CHECK(difference([](auto& s) { s.region->labels[0] = "node"; }) == "region");

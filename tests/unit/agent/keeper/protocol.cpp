@@ -25,6 +25,7 @@ SpawnBatch some_batch(std::size_t procs) {
   batch.shared.env = {"A=1", "B="};
   batch.shared.cwd = "/tmp";
   batch.shared.mesh = "m";
+  batch.shared.is_template = true;
   batch.shared.settings.new_session = false;
   batch.shared.parent_death_signal = 15;
   batch.shared.settings.limits = {{7, 10, 20}};
@@ -70,6 +71,7 @@ TEST_CASE("keeper protocol: a spawn request arrives as it was sent, with its des
     CHECK(got.shared.env == std::vector<std::string>{"A=1", "B="});
     CHECK(got.shared.cwd == "/tmp");
     CHECK(got.shared.mesh == "m");
+    CHECK(got.shared.is_template);
     CHECK_FALSE(got.shared.settings.new_session);
     CHECK(got.shared.parent_death_signal == 15);
     CHECK(got.shared.settings.group ==

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "client/python/bind/bodies.h"
+#include "client/python/launcher/inbox.h"
+#include "client/python/launcher/pending.h"
+#include "meshbus/context.h"
+
+namespace meshbus::python {
+
+/// Collects the answers of a call to many ranks, and fills a Pending with all of them when the last
+/// one is there: a list of bodies and exceptions, by ordinal. From any thread.
+class Gathering {
+ public:
+  explicit Gathering(std::uint64_t ranks);
+
+  const std::shared_ptr<Pending>& pending() const { return pending_; }
+  void put(std::uint64_t ordinal, Result<std::string> answer);
+
+ private:
+  std::mutex mutex_;
+  std::vector<Result<std::string>> answers_;
+  std::uint64_t left_;
+  std::shared_ptr<Pending> pending_ = std::make_shared<Pending>();
+};
+
+/// Starts a call to many ranks: start(options, handler). What comes of it, as Gathering has it.
+template <typename Start>
+std::shared_ptr<Pending> gathered(std::uint64_t ranks, std::chrono::milliseconds deadline,
+                                  Start start) {
+  auto gathering = std::make_shared<Gathering>(ranks);
+  const auto& pending = gathering->pending();
+  py::gil_scoped_release release;
+  start(AsyncOptions{.deadline = deadline, .stop = pending->stop_token()},
+        RankAnswerHandler([gathering](std::uint64_t ordinal, Result<std::string> answer) {
+          gathering->put(ordinal, std::move(answer));
+        }));
+  return pending;
+}
+
+/// Starts a call to many ranks; each answer goes into the inbox as it comes: (ordinal, body or
+/// exception). What is returned cancels it.
+template <typename Start>
+std::shared_ptr<Pending> streamed(const std::shared_ptr<Inbox>& inbox,
+                                  std::chrono::milliseconds deadline, Start start) {
+  auto pending = std::make_shared<Pending>();
+  py::gil_scoped_release release;
+  start(AsyncOptions{.deadline = deadline, .stop = pending->stop_token()},
+        RankAnswerHandler([inbox](std::uint64_t ordinal, Result<std::string> answer) {
+          auto kept = std::make_shared<Result<std::string>>(std::move(answer));
+          inbox->push([ordinal, kept] { return py::make_tuple(ordinal, answer_of(*kept)); });
+        }));
+  return pending;
+}
+
+}  // namespace meshbus::python

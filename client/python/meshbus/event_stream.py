@@ -1,0 +1,91 @@
+"""The events of a mesh: `EventStream`, for `for` and `async for`."""
+from __future__ import annotations
+
+import asyncio
+import collections
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from types import TracebackType
+
+from meshbus.reports import Event
+
+
+class EventStream:
+    """The events of a mesh, from the first one on, until it has ended: for `for` and `async for`.
+    Give it up at any time."""
+
+    def __init__(self, past: Iterable[Event], close: Callable[[EventStream], None]) -> None:
+        self._events = collections.deque(past)
+        self._changed = threading.Condition()
+        self._is_over = bool(self._events) and self._events[-1].kind == "end"
+        self._close = close
+        self._waiter: tuple[asyncio.AbstractEventLoop, asyncio.Future[None]] | None = None
+
+    def _put(self, event: Event | None) -> None:
+        with self._changed:
+            if event is None or event.kind == "end":
+                self._is_over = True
+            if event is not None:
+                self._events.append(event)
+            self._changed.notify_all()
+            if self._waiter is not None:
+                loop, future = self._waiter
+                self._waiter = None
+                loop.call_soon_threadsafe(_set, future)
+
+    def __iter__(self) -> Iterator[Event]:
+        return self
+
+    def __next__(self) -> Event:
+        with self._changed:
+            while not self._events and not self._is_over:
+                self._changed.wait()
+            if self._events:
+                return self._events.popleft()
+        self.close()
+        raise StopIteration
+
+    def __aiter__(self) -> EventStream:
+        return self
+
+    async def __anext__(self) -> Event:
+        while True:
+            with self._changed:
+                if self._events:
+                    return self._events.popleft()
+                if self._is_over:
+                    break
+                loop = asyncio.get_running_loop()
+                future: asyncio.Future[None] = loop.create_future()
+                self._waiter = (loop, future)
+            await future
+        self.close()
+        raise StopAsyncIteration
+
+    def _next(self, seconds: float) -> Event | None:
+        """The next event; nothing when none comes in time, or at all."""
+        with self._changed:
+            if not self._events and not self._is_over:
+                self._changed.wait(max(0.0, seconds))
+            return self._events.popleft() if self._events else None
+
+    def _wait(self, seconds: float) -> bool:
+        """Takes an event and drops it. False: none came."""
+        return self._next(seconds) is not None or self._is_over
+
+    def close(self) -> None:
+        """No more events."""
+        self._close(self)
+        self._put(None)
+
+    def __enter__(self) -> EventStream:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 traceback: TracebackType | None) -> None:
+        self.close()
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -1,0 +1,120 @@
+"""What to start: `Restart`, `Limits`, and the spec that the C++ library takes."""
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from meshbus.errors import ConfigurationError
+
+
+@dataclass(frozen=True)
+class Restart:
+    """Which ends of a rank are answered by a new life, how soon, and how often."""
+
+    on: str = "failure"
+    """"failure", "always" (exit 0 too) or "never"."""
+    budget: int | None = None
+    """How often within `window`; None: no limit. With gang="one" for each rank, else for all."""
+    gang: str = "one"
+    """Which ranks: "one" (the failed rank), "all", or "rest" (it and all after it)."""
+    delay: float = 1.0
+    """Seconds from an end to the new life, at least; doubled each time, up to max_delay."""
+    max_delay: float = 30.0
+    """The longest delay."""
+    window: float = 0.0
+    """Seconds for the budget; 0: as long as the mesh lives."""
+    codes: tuple[int, ...] = ()
+    """Only ends with these codes (128 + signal); empty: all that `on` names."""
+
+    def __post_init__(self) -> None:
+        _one_of("Restart.on", self.on, ("failure", "always", "never"))
+        _one_of("Restart.gang", self.gang, ("one", "all", "rest"))
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a rank and its descendants may use together."""
+
+    memory: int | str | None = None
+    """Bytes, or "2G": a rank that passes it is killed (cause "out_of_memory")."""
+    processes: int | None = None
+    """Processes and threads."""
+    cpu: float | None = None
+    """CPUs: 1.5 is 150 ms of CPU time in each 100 ms."""
+
+
+def ignore(report: object) -> None:
+    """An `on_failure` that does nothing: failures are no errors then."""
+
+
+def _one_of(what: str, value: str, wanted: tuple[str, ...]) -> None:
+    if value not in wanted:
+        raise ConfigurationError(f"{what} is {value!r}; there are: {', '.join(wanted)}")
+
+
+def _bytes_of(text: int | str) -> int:
+    units = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+    if isinstance(text, int):
+        return text
+    number, unit = text.strip().rstrip("iBb"), ""
+    if number and number[-1].upper() in units:
+        number, unit = number[:-1], number[-1].upper()
+    try:
+        return int(float(number) * units[unit])
+    except ValueError:
+        raise ConfigurationError(f"memory={text!r}: expected a number of bytes, or one like "
+                                 '"512M" or "2G"') from None
+
+
+def spec(command: Iterable[Any], *, mesh: bool, env: dict[str, str] | None, cwd: str | None,
+         restart: Restart | None, limits: Limits | None, cpus: Iterable[int], output: str,
+         ready: float | None, partial: bool, grace: float | None,
+         stdin: Iterable[int]) -> dict[str, Any]:
+    """For the package: what _client.HostMesh.spawn() takes."""
+    _one_of("output", output, ("capture", "stream"))
+    if isinstance(command, (str, bytes)):
+        raise ConfigurationError(f"the command is a list of words: {command.split()!r}, or "
+                                 f'["sh", "-c", {command!r}]')
+    words = [os.fspath(word) if isinstance(word, os.PathLike) else str(word) for word in command]
+    if not words:
+        raise ConfigurationError("the command is empty")
+    made: dict[str, Any] = {
+        "is_mesh": mesh, "command": words, "partial": partial, "is_streamed": output == "stream",
+        "environment": [(str(key), str(value)) for key, value in (env or {}).items()],
+        "cpus": list(cpus), "input_ranks": sorted(stdin)}
+    if cwd is not None:
+        made["directory"] = os.fspath(cwd)
+    if ready is not None:
+        made["ready"] = ready
+    if grace is not None:
+        made["grace"] = grace
+    if restart is not None:
+        made["restart"] = {"on": restart.on, "budget": restart.budget, "gang": restart.gang,
+                           "delay": restart.delay, "max_delay": restart.max_delay,
+                           "window": restart.window, "codes": list(restart.codes)}
+    if limits is not None:
+        if limits.memory is not None:
+            made["memory"] = _bytes_of(limits.memory)
+        if limits.processes is not None:
+            made["pids"] = limits.processes
+        if limits.cpu is not None:
+            made["cpu"] = limits.cpu
+    return made
+
+
+def from_template(made: dict[str, Any], modules: Iterable[str]) -> None:
+    """For the package: the command of a spec becomes that of a template with these modules, which
+    meshbus/template.py is."""
+    if isinstance(modules, str):
+        raise ConfigurationError(f"zygote is a list of modules: [{modules!r}]")
+    python, *rest = made["command"]
+    if "python" not in os.path.basename(python) or not rest or \
+            (rest[0].startswith("-") and (rest[0] != "-m" or len(rest) == 1)):
+        raise ConfigurationError(
+            "zygote is for commands like [sys.executable, SCRIPT, ...] and [sys.executable, "
+            f'"-m", MODULE, ...], not {made["command"]!r}')
+    imports = [word for module in modules for word in ("-i", str(module))]
+    made["command"] = [python, "-m", "meshbus.template", *imports, "--", *rest]
+    made["is_template"] = True
