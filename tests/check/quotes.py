@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""What docs/launchers.md quotes is in programs that are built and run: each block of C++ or CMake
+"""What docs/guide/cpp.md quotes is in programs that are built and run: each block of C++ or CMake
 names its file in a comment in front, `<!-- examples/guide.cpp -->`, and stands there line for line,
 but for indentation. A line `// ...` (`# ...`) leaves something out."""
 import re
@@ -8,7 +8,7 @@ import textwrap
 
 import sources
 
-GUIDES = ("docs/launchers.md", "README.md")
+GUIDES = ("docs/guide/cpp.md", "README.md")
 BLOCK = re.compile(
     r"^(?:<!-- (?P<file>\S+) -->\n)?```(?P<kind>cpp|cmake)\n(?P<code>.*?)^```$", re.M | re.S
 )
