@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A peer of a broker in nothing but Python, ZeroMQ and the schemas, as docs/reference/protocol.md describes
-one:
+"""A peer of a broker in nothing but Python, ZeroMQ and the schemas, as
+docs/reference/protocol.md describes one:
 
     peer.py HOST                            what runs on that host, as one line of JSON per rank
     peer.py HOST call PROC PORT [TEXT]      calls a port of a mesh proc ("work_3-13Se1Maqzryj")
