@@ -8,7 +8,8 @@ import textwrap
 
 import sources
 
-GUIDES = ["README.md", *(f for f in sources.files() if re.fullmatch(r"docs/guide/.*\.md", f))]
+GUIDES = ["README.md"]
+GUIDES += [file for file in sources.files() if re.fullmatch(r"docs/guide/.*\.md", file)]
 BLOCK = re.compile(
     r"^(?:<!-- (?P<file>\S+) -->\n)?```(?P<kind>cpp|cmake)\n(?P<code>.*?)^```$", re.M | re.S
 )
