@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <iostream>
 #include <memory>
+#include <regex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -159,6 +160,28 @@ void hide_tokens(int argc, char** argv) {
   }
 }
 
+/// What CLI11 says of a mistake, in the form that our own messages have.
+std::string in_own_words(const CLI::App& app, const std::string& text) {
+  std::smatch part;
+  static const std::regex range("(.*): Value (.*) not in range (\\S+) to (\\S+)");
+  if (std::regex_match(text, part, range))
+    return part.str(1) + ": takes a whole number from " + part.str(3) + " to " + part.str(4) +
+           ", not '" + part.str(2) + "'";
+  static const std::regex choice("(.*): (.*) not in \\{(.*)\\}");
+  if (std::regex_match(text, part, choice)) {
+    const std::string words = std::regex_replace(part.str(3), std::regex(","), ", ");
+    return part.str(1) + ": takes one of " + words + ", not '" + part.str(2) + "'";
+  }
+  static const std::regex extra("The following arguments? (?:was|were) not expected: (.*)");
+  if (!std::regex_match(text, part, extra)) return text;
+  std::string path = "meshbus";
+  for (const auto* verb = &app; !verb->get_subcommands().empty();) {
+    verb = verb->get_subcommands().front();
+    path += " " + verb->get_name();
+  }
+  return path + " does not understand '" + part.str(1) + "'; see " + path + " --help";
+}
+
 int refuse(const std::string& better, const std::string& else_text) {
   complain(better.empty() ? else_text : better);
   return kUsage;
@@ -204,7 +227,7 @@ int run_command_line(int argc, char** argv) {
   } catch (const CLI::Success& done) {
     return app.exit(done);
   } catch (const CLI::ParseError& error) {
-    refuse(suggestion(app, own, argv), error.what());
+    refuse(suggestion(app, own, argv), in_own_words(app, error.what()));
     if (argc < 2) std::cerr << "try: meshbus --help\n";
     return kUsage;
   }

@@ -11,6 +11,7 @@
 #                            linked statically either way.
 #   lib/cmake, lib/pkgconfig how others find these
 #   share/meshbus/schemas/   the protocol
+#   share/doc/meshbus/       README.md, docs/, examples/ and schemas/, as in the source tree
 #   share/man/, share/bash-completion/, share/zsh/, share/fish/
 #                            manual pages of all commands, and completions
 include(GNUInstallDirs)
@@ -55,34 +56,46 @@ foreach(library IN LISTS used_libraries)
   target_compile_features(${library} INTERFACE cxx_std_20)
 endforeach()
 
-install(TARGETS ${installed_libraries} EXPORT meshbusTargets INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(TARGETS meshbus meshbus-broker meshbus-agent meshbus-keeper meshbus-controller)
-install(TARGETS meshbus-mpi meshbus-mpi-exec meshbus-torch-exec)
+# Components: programs, mpi (what needs libpmix), libraries, development, python, documentation. cmake/Packages.cmake
+# makes a Debian package of each.
+install(TARGETS ${installed_libraries} EXPORT meshbusTargets
+  LIBRARY COMPONENT libraries NAMELINK_COMPONENT development ARCHIVE COMPONENT development
+  INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(TARGETS meshbus meshbus-broker meshbus-agent meshbus-keeper meshbus-controller
+  meshbus-mpi meshbus-mpi-exec meshbus-torch-exec COMPONENT programs)
 if(TARGET meshbus-mpi-pmix)
-  install(TARGETS meshbus-mpi-pmix)
+  install(TARGETS meshbus-mpi-pmix COMPONENT mpi)
 endif()
 foreach(folder mesh common client client/local agent/proc)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/${folder}/include/meshbus
-    DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+    DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development FILES_MATCHING PATTERN "*.h")
 endforeach()
 file(GLOB schema_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/schemas/*.fbs)
-install(FILES ${schema_files} DESTINATION ${CMAKE_INSTALL_DATADIR}/meshbus/schemas)
-install(PROGRAMS ${PROJECT_SOURCE_DIR}/examples/peer.py ${PROJECT_SOURCE_DIR}/examples/monitor.py
-  DESTINATION ${CMAKE_INSTALL_DATADIR}/meshbus/examples)  # they find the schemas beside them
+install(FILES ${schema_files} DESTINATION ${CMAKE_INSTALL_DATADIR}/meshbus/schemas COMPONENT development)
 # Where only some targets were built there are none.
-install(DIRECTORY ${PROJECT_BINARY_DIR}/share/ DESTINATION ${CMAKE_INSTALL_DATADIR} OPTIONAL
+install(DIRECTORY ${PROJECT_BINARY_DIR}/share/ DESTINATION ${CMAKE_INSTALL_DATADIR} COMPONENT programs OPTIONAL
   PATTERN made EXCLUDE)
-install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+# As they lie in the source tree, so that links work. The examples' CMakeLists.txt finds the installed meshbus.
+install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CONTRIBUTING.md
+  DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT documentation)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs ${PROJECT_SOURCE_DIR}/examples ${PROJECT_SOURCE_DIR}/schemas
+  DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT documentation USE_SOURCE_PERMISSIONS
+  PATTERN __pycache__ EXCLUDE PATTERN released EXCLUDE PATTERN CMakeLists.txt EXCLUDE)
+install(FILES ${PROJECT_SOURCE_DIR}/examples/CMakeLists.txt
+  DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples COMPONENT documentation)
+if(NOT MESHBUS_PACKAGES)  # Debian has it in a place of its own
+  install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT documentation)
+endif()
 
 # find_package(meshbus [COMPONENTS client proc local]) gives meshbus::client, meshbus::proc and meshbus::local.
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/meshbus)
-install(EXPORT meshbusTargets NAMESPACE meshbus:: DESTINATION ${package_folder})
+install(EXPORT meshbusTargets NAMESPACE meshbus:: DESTINATION ${package_folder} COMPONENT development)
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/meshbusConfig.cmake.in
   ${PROJECT_BINARY_DIR}/meshbusConfig.cmake
   INSTALL_DESTINATION ${package_folder} NO_SET_AND_CHECK_MACRO)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/meshbusConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/meshbusConfig.cmake
-  ${PROJECT_BINARY_DIR}/meshbusConfigVersion.cmake DESTINATION ${package_folder})
+  ${PROJECT_BINARY_DIR}/meshbusConfigVersion.cmake DESTINATION ${package_folder} COMPONENT development)
 
 # pkg-config meshbus-client, meshbus-proc, meshbus-local. What static libraries need is everybody's to link, so it
 # stands in Libs: no --static is needed, and with it one does not get what Debian's libzmq.pc adds then, which cannot be
@@ -93,7 +106,8 @@ function(meshbus_pkgconfig name description libs)
     set(libs "")
   endif()
   configure_file(${PROJECT_SOURCE_DIR}/cmake/meshbus.pc.in ${PROJECT_BINARY_DIR}/meshbus-${name}.pc @ONLY)
-  install(FILES ${PROJECT_BINARY_DIR}/meshbus-${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+  install(FILES ${PROJECT_BINARY_DIR}/meshbus-${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
+    COMPONENT development)
 endfunction()
 set(base_flags -lmeshbus_common -lmeshbus_mesh)
 set(poco_flags -lPocoUtil -lPocoFoundation -lspdlog -lfmt)

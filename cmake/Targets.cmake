@@ -1,7 +1,7 @@
 # meshbus_library(NAME SOURCES...): a static library meshbus_NAME with the alias meshbus::NAME. Sources are included by
 # their path from the top of the tree ("common/loop/reactor.h"); public headers, in the folder include/ beside the
 # sources, as "meshbus/name.h". Only what these headers declare is visible outside of a shared library
-# (cmake/Install.cmake).
+# (cmake/Install.cmake); a friend that only its class declares needs [[gnu::visibility("default")]] at its definition.
 function(meshbus_library name)
   add_library(meshbus_${name} STATIC ${ARGN})
   add_library(meshbus::${name} ALIAS meshbus_${name})

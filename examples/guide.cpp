@@ -1,4 +1,4 @@
-// What docs/launchers.md shows, as one program that is launcher and proc. A test runs it, and
+// What docs/guide/cpp.md shows, as one program that is launcher and proc. A test runs it, and
 // tests/check/quotes.py compares the guide with it.
 #include <meshbus/actor.h>
 #include <meshbus/client.h>

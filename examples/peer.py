@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A peer of a broker in nothing but Python, ZeroMQ and the schemas, as docs/protocol.md describes
-one:
+"""A peer of a broker in nothing but Python, ZeroMQ and the schemas, as
+docs/reference/protocol.md describes one:
 
     peer.py HOST                            what runs on that host, as one line of JSON per rank
     peer.py HOST call PROC PORT [TEXT]      calls a port of a mesh proc ("work_3-13Se1Maqzryj")
@@ -95,7 +95,7 @@ class Peer:
         self.socket.setsockopt(zmq.LINGER, 1000)
         self.socket.setsockopt(
             zmq.RECONNECT_IVL, 86_400_000
-        )  # ms: a new connection would need a new Hello (not -1: docs/protocol.md)
+        )  # ms: a new connection would need a new Hello (not -1: docs/reference/protocol.md)
         self.socket.connect({"unix": "ipc://", "tcp": "tcp://"}[scheme] + rest)
         hello = wire.HelloT()
         hello.version = hello.oldest = 1

@@ -155,16 +155,17 @@ std::string Extent::to_argument() const {
   return print(*this, "=", ",");
 }
 
-bool operator==(const Extent& a, const Extent& b) noexcept {
+[[gnu::visibility("default")]] bool operator==(const Extent& a, const Extent& b) noexcept {
   return a.axes_ == b.axes_ || (a.sizes() == b.sizes() && a.labels() == b.labels());
 }
 
-std::strong_ordering operator<=>(const Extent& a, const Extent& b) noexcept {
+[[gnu::visibility("default")]] std::strong_ordering operator<=>(const Extent& a,
+                                                                const Extent& b) noexcept {
   if (const auto order = a.labels() <=> b.labels(); order != 0) return order;
   return a.sizes() <=> b.sizes();
 }
 
-std::ostream& operator<<(std::ostream& out, const Extent& extent) {
+[[gnu::visibility("default")]] std::ostream& operator<<(std::ostream& out, const Extent& extent) {
   return out << extent.to_string();
 }
 

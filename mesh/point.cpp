@@ -57,7 +57,7 @@ std::string Point::to_string() const {
   return out;
 }
 
-std::ostream& operator<<(std::ostream& out, const Point& point) {
+[[gnu::visibility("default")]] std::ostream& operator<<(std::ostream& out, const Point& point) {
   return out << point.to_string();
 }
 

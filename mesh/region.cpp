@@ -248,19 +248,20 @@ std::string Region::to_string() const {
   return out;
 }
 
-bool operator==(const Region& a, const Region& b) noexcept {
+[[gnu::visibility("default")]] bool operator==(const Region& a, const Region& b) noexcept {
   return a.offset_ == b.offset_ && a.sizes_ == b.sizes_ && a.strides_ == b.strides_ &&
          a.labels_ == b.labels_;
 }
 
-std::strong_ordering operator<=>(const Region& a, const Region& b) noexcept {
+[[gnu::visibility("default")]] std::strong_ordering operator<=>(const Region& a,
+                                                                const Region& b) noexcept {
   if (const auto order = a.offset_ <=> b.offset_; order != 0) return order;
   if (const auto order = a.labels_ <=> b.labels_; order != 0) return order;
   if (const auto order = a.sizes_ <=> b.sizes_; order != 0) return order;
   return a.strides_ <=> b.strides_;
 }
 
-std::ostream& operator<<(std::ostream& out, const Region& region) {
+[[gnu::visibility("default")]] std::ostream& operator<<(std::ostream& out, const Region& region) {
   return out << region.to_string();
 }
 

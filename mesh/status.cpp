@@ -100,14 +100,15 @@ Result<Status> Status::read(text::Scanner& scanner) {
   return status;
 }
 
-std::strong_ordering operator<=>(const Status& a, const Status& b) noexcept {
+[[gnu::visibility("default")]] std::strong_ordering operator<=>(const Status& a,
+                                                                const Status& b) noexcept {
   if (const auto order = a.kind_ <=> b.kind_; order != 0) return order;
   if (const auto order = a.duration_.count() <=> b.duration_.count(); order != 0) return order;
   if (a.reason_ == b.reason_) return std::strong_ordering::equal;
   return a.reason() <=> b.reason();
 }
 
-std::ostream& operator<<(std::ostream& out, const Status& status) {
+[[gnu::visibility("default")]] std::ostream& operator<<(std::ostream& out, const Status& status) {
   return out << status.to_string();
 }
 

@@ -17,7 +17,7 @@ class PmixService final : public RankService, private PmixHost {
  public:
   /// Errors: io_error (libpmix says why).
   static Result<std::unique_ptr<RankService>> make(ServiceParts parts);
-  /// libpmix itself is not ended: that can hang (docs/mpi.md). The process must end soon.
+  /// libpmix itself is not ended: that can hang (docs/guide/mpi.md). The process must end soon.
   ~PmixService() override = default;
 
   Result<std::vector<std::string>> environment(std::uint64_t rank, std::uint64_t attempt) override;

@@ -94,6 +94,7 @@ Started Warden::prepare_process() {
     return tl::unexpected(StartFailure{kExitOsError, std::move(why)});
   };
   fill_standard_streams();
+  manager_ = ServiceManager::from_environment();
   // Children of a shell that executed us, say: they are not ours to end.
   earlier_children_ = find_children();
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0)
@@ -121,10 +122,13 @@ Started Warden::prepare_process() {
 
 int Warden::wait_milliseconds() const {
   std::optional<Clock::time_point> next = sequence_.deadline();
+  const auto consider = [&next](const std::optional<Clock::time_point>& due) {
+    if (due && (!next || *due < *next)) next = due;
+  };
+  consider(manager_.due());
   if (sequence_.phase() == Phase::running) {
-    for (const auto& due : {frozen_.due(), broker_due_}) {
-      if (due && (!next || *due < *next)) next = due;
-    }
+    consider(frozen_.due());
+    consider(broker_due_);
   }
   if (!next) return -1;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(*next - Clock::now()).count();
@@ -144,6 +148,7 @@ void Warden::turn() {
   }
   if (watched[1].revents != 0) on_launcher();
   if (watched[0].revents != 0) on_signals();
+  manager_.keep_alive(Clock::now());
   if (sequence_.deadline() && Clock::now() >= *sequence_.deadline()) on_deadline();
   if (sequence_.phase() != Phase::running) return;
   if (broker_due_ && Clock::now() >= *broker_due_) restart_broker();
@@ -239,6 +244,7 @@ void Warden::on_ready() {
                           .agent_pid = agent.pid,
                           .keeper_pid = keeper.pid};
   log_.report(to_json_line(ready));
+  manager_.ready("serves " + address);
   if (options_.print_ready) write_line(STDOUT_FILENO, to_json_line(ready));
 }
 
@@ -387,6 +393,7 @@ void Warden::enter(Phase phase) {
 
 void Warden::end(int exit_code, std::chrono::milliseconds grace) {
   if (exit_code_ == 0) exit_code_ = exit_code;
+  manager_.stopping();
   const auto request = sequence_.stop(grace, Clock::now(), alive());
   if (request) role(request->role).lifeline.send(request->message);
 }

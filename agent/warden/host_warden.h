@@ -18,6 +18,7 @@
 #include "agent/warden/start_failure.h"
 #include "agent/warden/warden.h"
 #include "agent/warden/warden_log.h"
+#include "common/base/service_manager.h"
 #include "common/base/unique_fd.h"
 #include "meshbus/result.h"
 
@@ -71,6 +72,7 @@ class Warden {
   UniqueFd launcher_;
   std::set<pid_t> earlier_children_;  // those from before this process became a warden
   EndSequence sequence_;
+  ServiceManager manager_;
   FrozenRoles frozen_;
   RestartPolicy broker_restarts_;
   RestartPolicy agent_restarts_;

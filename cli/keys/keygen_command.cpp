@@ -127,6 +127,13 @@ Result<std::vector<Made>> make_all(const KeygenArguments& arguments, wire::Role 
 int keygen(const KeygenArguments& arguments) {
   const auto role = role_of_key(arguments.role);
   for (const auto& name : arguments.names) {
+    const bool is_address = name.starts_with("tcp:") || name.starts_with("unix:");
+    if (is_address && *role == wire::Role::host) {
+      std::cerr << "meshbus: keygen: a host's key has the name HOST or HOST:PORT, without the "
+                   "transport: "
+                << name.substr(name.find(':') + 1) << ", not " << name << "\n";
+      return kUsage;
+    }
     if (role && is_holder_name(name)) continue;
     std::cerr << "meshbus: keygen: '" << name
               << "' cannot be the name of a key: letters, digits and -_.:%[]@+ only, 100 at most"

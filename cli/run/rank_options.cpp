@@ -28,7 +28,9 @@ Result<void> store(Result<Value> parsed, Target& target) {
 
 Result<Extent> parse_per_host(const std::string& text) {
   auto extent = Extent::parse(text);
-  if (!extent) return extent;
+  if (!extent)
+    return fail(ErrorCode::parse_error,
+                "takes AXIS=SIZE,... like gpus=2 or numa=2,core=4, not '" + text + "'");
   const auto& labels = extent->labels();
   if (std::find(labels.begin(), labels.end(), "host") != labels.end())
     return fail(

@@ -16,6 +16,7 @@
 #include "client/controller/line_writer.h"
 #include "client/controller/supervision_event.h"
 #include "common/base/exit_codes.h"
+#include "common/base/service_manager.h"
 #include "common/config/config.h"
 #include "common/config/logging.h"
 
@@ -50,8 +51,10 @@ Result<Config> load_config(const std::vector<std::string>& settings) {
 /// The controller as a process: its lifeline, its signals, its output, its exit code.
 class Program {
  public:
-  Program(zmq::context_t& context, Controller::Options options, int lifeline)
-      : writer_(
+  Program(zmq::context_t& context, Controller::Options options, int lifeline,
+          ServiceManager manager)
+      : manager_(std::move(manager)),
+        writer_(
             reactor_, STDOUT_FILENO, kOutputLimit,
             [](std::uint64_t lines) {
               return lost_json_line(lines, std::chrono::system_clock::now());
@@ -84,6 +87,8 @@ class Program {
   Program& operator=(const Program&) = delete;
 
   int run() {
+    manager_.ready("watches its hosts");
+    if (manager_.due()) show_life();
     reactor_.run();
     controller_.close("the controller ends");
     writer_.flush();
@@ -91,6 +96,10 @@ class Program {
   }
 
  private:
+  void show_life() {
+    manager_.keep_alive(std::chrono::steady_clock::now());
+    reactor_.after(manager_.period(), [this] { show_life(); });
+  }
   void on_signal() {
     signalfd_siginfo info{};
     if (::read(signals_.get(), &info, sizeof info) != static_cast<ssize_t>(sizeof info)) return;
@@ -100,6 +109,7 @@ class Program {
   }
   void end(const std::string& reason) {
     if (std::exchange(is_ending_, true)) return;
+    manager_.stopping();
     controller_.end(reason, [this] { reactor_.stop(); });
   }
   Controller::Events events() {
@@ -120,6 +130,7 @@ class Program {
   }
 
   Reactor reactor_;
+  ServiceManager manager_;
   int exit_code_ = 0;
   bool is_ending_ = false;
   LineWriter writer_;
@@ -160,7 +171,8 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : exits::kUsage;
+    if (error.get_exit_code() == 0) return app.exit(error);
+    return give_up(exits::kUsage, std::string(error.what()) + "; see meshbus-controller --help");
   }
   const auto config = load_config(arguments.settings);
   if (!config) return give_up(exits::kUsage, config.error().to_string());
@@ -169,7 +181,8 @@ int run(int argc, char** argv) {
   auto options = make_options(arguments, *config);
   if (!options) return give_up(exits::kUsage, options.error().to_string());
 
-  // Before any thread is made: libzmq's are to take none of them.
+  // Before any thread is made: libzmq's are to take none of these signals.
+  auto manager = ServiceManager::from_environment();
   sigset_t ends;
   sigemptyset(&ends);
   sigaddset(&ends, SIGTERM);
@@ -178,7 +191,7 @@ int run(int argc, char** argv) {
   ::sigprocmask(SIG_BLOCK, &ends, nullptr);
   ::signal(SIGPIPE, SIG_IGN);
   zmq::context_t context(1);
-  Program program(context, std::move(*options), arguments.lifeline_fd);
+  Program program(context, std::move(*options), arguments.lifeline_fd, std::move(manager));
   return program.run();
 }
 

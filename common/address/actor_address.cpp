@@ -77,7 +77,8 @@ std::string ActorMeshRef::to_string() const {
   return name_.to_string() + "@" + procs_.to_string();
 }
 
-std::ostream& operator<<(std::ostream& out, const ActorMeshRef& mesh) {
+[[gnu::visibility("default")]] std::ostream& operator<<(std::ostream& out,
+                                                        const ActorMeshRef& mesh) {
   return out << mesh.to_string();
 }
 

@@ -103,7 +103,8 @@ std::uint64_t HostAddr::key() const noexcept {
   return key_of(to_string());
 }
 
-std::ostream& operator<<(std::ostream& out, const HostAddr& address) {
+[[gnu::visibility("default")]] std::ostream& operator<<(std::ostream& out,
+                                                        const HostAddr& address) {
   return out << address.to_string();
 }
 

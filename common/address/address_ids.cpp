@@ -74,7 +74,7 @@ std::uint64_t ProcId::key() const noexcept {
   return key_of(to_string());
 }
 
-std::ostream& operator<<(std::ostream& out, const ProcId& id) {
+[[gnu::visibility("default")]] std::ostream& operator<<(std::ostream& out, const ProcId& id) {
   return out << id.to_string();
 }
 
@@ -106,7 +106,7 @@ std::string ActorId::to_string() const {
   return proc_.to_string() + "," + name_.to_string() + "[" + std::to_string(pid_) + "]";
 }
 
-std::ostream& operator<<(std::ostream& out, const ActorId& id) {
+[[gnu::visibility("default")]] std::ostream& operator<<(std::ostream& out, const ActorId& id) {
   return out << id.to_string();
 }
 
@@ -134,7 +134,7 @@ std::string PortId::to_string() const {
   return actor_.to_string() + "[" + std::to_string(number_) + "]";
 }
 
-std::ostream& operator<<(std::ostream& out, const PortId& id) {
+[[gnu::visibility("default")]] std::ostream& operator<<(std::ostream& out, const PortId& id) {
   return out << id.to_string();
 }
 

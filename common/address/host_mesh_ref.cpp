@@ -98,7 +98,8 @@ std::string HostMeshRef::to_string() const {
   return out + "@" + region_.to_string();
 }
 
-std::ostream& operator<<(std::ostream& out, const HostMeshRef& mesh) {
+[[gnu::visibility("default")]] std::ostream& operator<<(std::ostream& out,
+                                                        const HostMeshRef& mesh) {
   return out << mesh.to_string();
 }
 

@@ -179,7 +179,7 @@ std::string Name::to_string() const {
   return uuid_ ? base_ + "-" + print_uuid(*uuid_) : base_;
 }
 
-std::ostream& operator<<(std::ostream& out, const Name& name) {
+[[gnu::visibility("default")]] std::ostream& operator<<(std::ostream& out, const Name& name) {
   return out << name.to_string();
 }
 
@@ -198,11 +198,11 @@ Result<ProcName> ProcName::parse(text::Scanner part) {
   return ProcName(std::string(part.rest()));
 }
 
-std::ostream& operator<<(std::ostream& out, const ProcName& name) {
+[[gnu::visibility("default")]] std::ostream& operator<<(std::ostream& out, const ProcName& name) {
   return out << name.to_string();
 }
 
-ProcName proc_name(const Name& mesh, std::uint64_t create_rank) {
+[[gnu::visibility("default")]] ProcName proc_name(const Name& mesh, std::uint64_t create_rank) {
   std::string text = mesh.base() + "_" + std::to_string(create_rank);
   if (mesh.uuid()) text += "-" + print_uuid(*mesh.uuid());
   return ProcName(std::move(text));

@@ -142,19 +142,21 @@ std::string ProcMeshRef::to_string() const {
   return out + '@' + region_.to_string();
 }
 
-bool operator==(const ProcMeshRef& a, const ProcMeshRef& b) {
+[[gnu::visibility("default")]] bool operator==(const ProcMeshRef& a, const ProcMeshRef& b) {
   return a.mesh_ == b.mesh_ && a.root_ranks_ == b.root_ranks_ && a.region_ == b.region_ &&
          (a.hosts_ == b.hosts_ || *a.hosts_ == *b.hosts_);
 }
 
-std::strong_ordering operator<=>(const ProcMeshRef& a, const ProcMeshRef& b) {
+[[gnu::visibility("default")]] std::strong_ordering operator<=>(const ProcMeshRef& a,
+                                                                const ProcMeshRef& b) {
   if (const auto order = a.mesh_ <=> b.mesh_; order != 0) return order;
   if (const auto order = a.root_ranks_ <=> b.root_ranks_; order != 0) return order;
   if (const auto order = a.region_ <=> b.region_; order != 0) return order;
   return *a.hosts_ <=> *b.hosts_;
 }
 
-std::ostream& operator<<(std::ostream& out, const ProcMeshRef& mesh) {
+[[gnu::visibility("default")]] std::ostream& operator<<(std::ostream& out,
+                                                        const ProcMeshRef& mesh) {
   return out << mesh.to_string();
 }
 

@@ -227,6 +227,7 @@ ConfigSources ConfigSources::of_process() {
     if (!name.starts_with(kPrefix) && name != "HOME" && name != "XDG_CONFIG_HOME") continue;
     sources.environment.emplace(name, entry.substr(equals + 1));
   }
+  sources.site_file = "/etc/meshbus/config";
   return sources;
 }
 
@@ -239,8 +240,11 @@ Config::Config() {
 
 Result<Config> Config::load(ConfigSources sources) {
   Config config(std::move(sources));
-  const auto file = find_file(config.sources_.environment);
+  auto file = find_file(config.sources_.environment);
   std::error_code ignored;
+  if ((!file || (!file->second && !std::filesystem::exists(file->first, ignored))) &&
+      !config.sources_.site_file.empty())
+    file = {config.sources_.site_file, false};
   if (file && (file->second || std::filesystem::exists(file->first, ignored))) {
     const auto text = read_file(file->first);
     if (!text) return fail(text.error());

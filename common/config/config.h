@@ -31,9 +31,10 @@ struct ConfigSources {
   std::vector<Setting> runtime =
       {};  ///< Set in the running process by message (Config::set adds to it).
   std::vector<Setting> snapshot =
-      {};  ///< Config::snapshot() of the launcher that started this process.
+      {};                      ///< Config::snapshot() of the launcher that started this process.
+  std::string site_file = {};  ///< Read when there is no other file; need not exist.
 
-  /// The environment of this process and nothing else.
+  /// The environment of this process, /etc/meshbus/config, and nothing else.
   static ConfigSources of_process();
 };
 
@@ -47,12 +48,12 @@ class Config {
 
   /// Puts the layers together, strongest first: test, flags, environment, runtime, file, launcher's
   /// snapshot, default. The file is $MESHBUS_CONFIG, else $XDG_CONFIG_HOME/meshbus/config, else
-  /// ~/.config/meshbus/config; only the first must exist. It holds lines `spawn.ready = 30s`, or
-  /// `ready = 30s` below `[spawn]`; `#` and `;` start a comment. Errors: configuration_error naming
-  /// key, value, where it was set, and what is expected. Values that another layer covers are
-  /// checked too. Unknown keys are errors as well, but for MESHBUS_* variables and the launcher's
-  /// snapshot, which another version of this software may have written: those are ignored, with a
-  /// line in warnings().
+  /// ~/.config/meshbus/config, else /etc/meshbus/config; only the first must exist. It holds lines
+  /// `spawn.ready = 30s`, or `ready = 30s` below `[spawn]`; `#` and `;` start a comment. Errors:
+  /// configuration_error naming key, value, where it was set, and what is expected. Values that
+  /// another layer covers are checked too. Unknown keys are errors as well, but for MESHBUS_*
+  /// variables and the launcher's snapshot, which another version of this software may have
+  /// written: those are ignored, with a line in warnings().
   static Result<Config> load(ConfigSources sources);
 
   std::chrono::milliseconds duration(DurationKey key) const {

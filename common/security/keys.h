@@ -14,8 +14,8 @@
 #include "wire/forward.h"
 
 /// The keys of spec 13.2 on disk. Key files are text; a line "public-key KEY" or "secret-key KEY"
-/// has a CURVE key as Z85, 40 characters; "#" begins a comment line. See docs/security.md for what
-/// lies where.
+/// has a CURVE key as Z85, 40 characters; "#" begins a comment line. See docs/guide/security.md for
+/// what lies where.
 namespace meshbus {
 
 class Config;

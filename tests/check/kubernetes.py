@@ -4,7 +4,7 @@
 The schema here has the fields that these files use and no others: one that is misspelt, in the
 wrong place or of another type is a problem. Then names, ports, users, keys and options are compared
 with each other, with docker/Dockerfile, with docker/kubernetes/keys and with the options of the
-programs. What only a cluster can say is not looked at; docs/operations.md says so."""
+programs. What only a cluster can say is not looked at; docs/guide/containers.md says so."""
 import base64
 import json
 import os

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""What docs/launchers.md quotes is in programs that are built and run: each block of C++ or CMake
+"""What README.md and docs/guide quote is in programs that are built and run: each block of C++ or CMake
 names its file in a comment in front, `<!-- examples/guide.cpp -->`, and stands there line for line,
 but for indentation. A line `// ...` (`# ...`) leaves something out."""
 import re
@@ -8,7 +8,8 @@ import textwrap
 
 import sources
 
-GUIDES = ("docs/launchers.md", "README.md")
+GUIDES = ["README.md"]
+GUIDES += [file for file in sources.files() if re.fullmatch(r"docs/guide/.*\.md", file)]
 BLOCK = re.compile(
     r"^(?:<!-- (?P<file>\S+) -->\n)?```(?P<kind>cpp|cmake)\n(?P<code>.*?)^```$", re.M | re.S
 )
@@ -65,10 +66,10 @@ def main():
             where = f"{guide}:{text.count(chr(10), 0, block.start()) + 1}"
             problems += check_block(where, block["file"], block["code"])
     if not count:
-        problems.append(f"no block of code found in {', '.join(GUIDES)}")
+        problems.append("no block of code found in README.md and docs/guide")
     sources.finish(
         problems,
-        f"{count} blocks of code in {', '.join(GUIDES)} are as in the programs that they are from",
+        f"{count} blocks of code in {len(GUIDES)} pages are as in the programs that they are from",
     )
 
 

@@ -27,6 +27,10 @@ mpi_packages=(openmpi-bin)
 supervisor_packages=(supervisor)
 # For what others build against an installed meshbus.
 consumer_packages=(make pkgconf)
-# For compose-test, where there is no Docker engine: one to start, and what makes its base image
-# where none can be pulled.
+# For docs.
+docs_packages=(mkdocs)
+# For package: what makes and judges the packages; libpmix for meshbus-mpi.
+package_packages=(lintian dpkg-dev libpmix-dev pkgconf python3)
+# For compose-test and package-test, where there is no Docker engine: one to start, and what makes
+# its base image where none can be pulled.
 engine_packages=(docker.io iptables iproute2 debootstrap)

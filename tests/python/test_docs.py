@@ -13,7 +13,7 @@ BLOCK = re.compile(r"(?:<!-- file: (\S+) -->\n)?```python\n(.*?)```(?:\n\n```tex
 
 def programs():
     """(name, file that it is meant to be or None, program, what it prints or None)"""
-    for document in ("README.md", "docs/python.md"):
+    for document in ("README.md", "docs/guide/python.md"):
         text = (ROOT / document).read_text(encoding="utf-8")
         for number, match in enumerate(BLOCK.finditer(text), 1):
             yield f"{document}:{number}", *match.groups()

@@ -15,7 +15,7 @@
 #include "meshbus/status.h"
 
 /// Controllers (spec 8): subscribing to one, which watches the meshes of any launcher, and running
-/// one in this program. docs/supervision.md says what they notice, and how soon.
+/// one in this program. docs/guide/supervision.md says what they notice, and how soon.
 ///
 ///     auto heard = *meshbus::Subscription::open(
 ///         context, {*meshbus::HostAddr::parse("tcp:h1:7420")}, {.mesh = "trainers-13Se1Maqzryj"},

@@ -15,7 +15,7 @@
         counters = procs.spawn(Counter, 40)
         print(list(counters.add(2)))                    # [42, 42, 42, 42]
 
-docs/python.md begins at the beginning. What a rank needs is imported at once; what a launcher
+docs/guide/python.md begins at the beginning. What a rank needs is imported at once; what a launcher
 needs, when it is used first.
 """
 from __future__ import annotations

@@ -1,6 +1,8 @@
 #include "client/src/gateway/gateway_search.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <functional>
 #include <future>
 #include <optional>
@@ -23,6 +25,9 @@ std::optional<Error> find_problem(const ContextCore& core, const HostAddr& host)
   // cannot be found: they would stall all else.
   if (const auto listens = probe(core.ways().find(host).socket.value_or(host)); !listens) {
     if (listens.error().code() == ErrorCode::unauthorised) return listens.error();
+    const auto& why = listens.error().detail();
+    if (host.transport() == Transport::unix_socket && why.ends_with(std::strerror(EACCES)))
+      return Error(ErrorCode::host_unreachable, "it belongs to another user (" + why + ")");
     return Error(ErrorCode::host_unreachable,
                  "nothing listens there (" + listens.error().detail() + ")");
   }

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "tests/integration/cli/harness.h"
+#include "tests/support/golden.h"
 
 using namespace meshbus::test;
 
@@ -70,6 +71,14 @@ TEST_CASE("cli: bash completes meshes, ranks, hosts and contexts that are there"
   job.send_signal(SIGINT);
   CHECK(job.wait_exit(in_time) == ExitStatus::exited(130));
   CHECK(offered("meshbus stop ") == Words{});
+}
+
+TEST_CASE("cli: docs/reference/commands.md is what the help says") {
+  const auto finished = run({"/usr/bin/python3", "-B", source_dir() + "/tests/docs/reference.py",
+                             "--check", "--program", bin("meshbus")},
+                            in_time);
+  INFO(finished.out << finished.err);
+  CHECK(finished.status == ExitStatus::exited(0));
 }
 
 TEST_CASE("cli: help shows a command, and writes a manual page for each") {

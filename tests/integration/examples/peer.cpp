@@ -1,4 +1,4 @@
-// examples/peer.py: a client in another language, made by docs/protocol.md.
+// examples/peer.py: a client in another language, made by docs/reference/protocol.md.
 #include <doctest/doctest.h>
 
 #include <csignal>

@@ -173,6 +173,24 @@ TEST_CASE("config: which file is read") {
   CHECK(lease({{"HOME", dir / "nobody"}}) == 60s);
 }
 
+TEST_CASE("config: the site's file counts for users without one of their own") {
+  const test::TempDir dir;
+  std::filesystem::create_directories(dir / "xdg/meshbus");
+  dir.write("site", "lease = 7s\n");
+  const auto lease = [&](std::map<std::string, std::string> environment, const char* site) {
+    const auto config =
+        Config::load({.environment = std::move(environment), .site_file = dir / site});
+    REQUIRE(config.has_value());
+    return config->duration(keys::lease);
+  };
+  const std::string xdg = dir / "xdg";
+  CHECK(lease({}, "site") == 7s);
+  CHECK(lease({{"XDG_CONFIG_HOME", xdg}}, "site") == 7s);
+  CHECK(lease({}, "none") == 60s);
+  dir.write("xdg/meshbus/config", "tail.lines = 3\n");
+  CHECK(lease({{"XDG_CONFIG_HOME", xdg}}, "site") == 60s);
+}
+
 TEST_CASE("config: a file that was asked for must be readable") {
   const test::TempDir dir;
   CHECK(contains(error_of({.environment = {{"MESHBUS_CONFIG", dir / "none"}}}),

@@ -1,0 +1,15 @@
+# cpack includes this between installing and packing: compresses manual pages, as Debian wants them, and gives the
+# programs of a host that one page by each of their names.
+file(GLOB folders ${CPACK_TEMPORARY_DIRECTORY}/*)
+foreach(folder IN LISTS folders)
+  file(GLOB_RECURSE pages ${folder}/usr/share/man/*.[18])
+  if(pages)
+    execute_process(COMMAND gzip -9n ${pages} COMMAND_ERROR_IS_FATAL ANY)
+  endif()
+  set(roles ${folder}/usr/share/man/man1/meshbus-roles.1.gz)
+  if(EXISTS ${roles})
+    foreach(name broker agent keeper mpi mpi-exec torch-exec)
+      file(CREATE_LINK meshbus-roles.1.gz ${folder}/usr/share/man/man1/meshbus-${name}.1.gz SYMBOLIC)
+    endforeach()
+  endif()
+endforeach()

@@ -1,0 +1,222 @@
+// The wording of what `meshbus` says of mistakes, kept on purpose: each message names what was
+// typed, says what is wrong with it, and what to write instead (spec 12.9). A changed text is
+// changed here, too, and read once more.
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/integration/cli/harness.h"
+
+using namespace meshbus::test;
+
+namespace {
+
+struct Mistake {
+  Words words;
+  std::string message;
+  int exit_code = 2;
+};
+
+std::string joined(const Words& words) {
+  std::string line = "meshbus";
+  for (const std::string& word : words) line += " " + word;
+  return line;
+}
+
+/// Its first line is the whole message; a caret under the place may follow.
+void check_wording(const std::vector<Mistake>& mistakes, const ProcessOptions& options = {}) {
+  for (const auto& mistake : mistakes) {
+    const auto finished = run_cli(mistake.words, options);
+    const auto lines = lines_of(finished.err);
+    INFO(joined(mistake.words) << "\n" << finished.err);
+    CHECK(finished.status == ExitStatus::exited(mistake.exit_code));
+    CHECK(finished.out.empty());
+    REQUIRE_FALSE(lines.empty());
+    CHECK(lines.front() == "meshbus: " + mistake.message);
+    CHECK(lines.size() <= 3);
+  }
+}
+
+/// `run WORDS -- true`
+Words run_with(const Words& words) {
+  Words all{"run"};
+  all.insert(all.end(), words.begin(), words.end());
+  all.insert(all.end(), {"--", "true"});
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("mistakes: words that are no command, and flags that there are not") {
+  check_wording({
+      {{"rnu"}, "unknown command 'rnu'; did you mean 'run'?"},
+      {{"xyzzy"}, "unknown command 'xyzzy'; the commands are in meshbus --help"},
+      {{"help", "runn"}, "unknown command 'runn'; did you mean 'run'?"},
+      {{"context", "ad"}, "unknown command 'ad'; did you mean 'add'?"},
+      {{"ps", "--jsn"}, "meshbus ps has no --jsn; did you mean --json?"},
+      {run_with({"--hots", "2"}), "meshbus run has no --hots; did you mean --hosts?"},
+      {run_with({"-np", "2"}), "meshbus run has no -np; it takes -n N, the ranks in all"},
+      {run_with({"--nproc-per-node", "2"}),
+       "meshbus run has no --nproc-per-node; it takes --per-host proc=N, the ranks on each host"},
+      {run_with({"--wdir", "/tmp"}),
+       "meshbus run has no --wdir; it takes the directory in the command: -- sh -c 'cd DIR && exec "
+       "COMMAND'"},
+      {run_with({"--hosts", "1", "2"}), "meshbus run does not understand '2' in front of --"},
+      {{"config", "show", "nokey"},
+       "meshbus config does not understand 'nokey'; see meshbus config --help"},
+  });
+}
+
+TEST_CASE("mistakes: what is missing") {
+  check_wording({
+      {{"run"}, "run what? Give a command: meshbus run -n 4 -- COMMAND ARGUMENTS..."},
+      {{"stop"}, "RANKS is required"},
+      {{"keygen", "host"}, "NAME is required"},
+      {{"context", "add", "x"}, "which hosts? Say --hosts ADDRESS,... or --hostfile FILE"},
+      {run_with({"--name", ""}), "--name is empty"},
+      {run_with({"--set", "spawn.ready"}),
+       "configuration_error: --set takes KEY=VALUE, not 'spawn.ready'"},
+  });
+}
+
+TEST_CASE("mistakes: numbers and words out of their range") {
+  check_wording({
+      {run_with({"-n", "0"}), "--procs: takes a whole number from 1 to 1000000, not '0'"},
+      {run_with({"-n", "two"}), "--procs: takes a whole number from 1 to 1000000, not 'two'"},
+      {run_with({"--nice", "99"}), "--nice: takes a whole number from -20 to 19, not '99'"},
+      {run_with({"--umask", "999"}), "--umask: takes an octal number up to 777, not '999'"},
+      {run_with({"--timeout", "5x"}),
+       "--timeout: '5x' is not a duration like 250ms, 30s, 2m or 1h"},
+      {run_with({"--memory", "lots"}),
+       "--memory: takes bytes like 512MiB, 1.5GiB or 64M, not 'lots'"},
+      {run_with({"--cpu-set", "0-9999"}),
+       "--cpu-set: takes CPUs below 1024 like 0-3,8, ascending, not '0-9999'"},
+      {run_with({"--rlimit", "nofile=x"}),
+       "--rlimit: takes a number (with K, M, G or T), `unlimited`, or SOFT:HARD for nofile, not "
+       "'x'"},
+      {run_with({"--restart", "sometimes"}),
+       "--restart: takes never, on-failure, always, or with a number of restarts on-failure:3, not "
+       "'sometimes'"},
+      {run_with({"--gang", "both"}), "--gang: takes one, all or rest, not 'both'"},
+      {run_with({"--mpi=mvapich"}), "--mpi: takes one of auto, pmi1, pmix, none, not 'mvapich'"},
+      {{"host", "--containment", "docker"},
+       "--containment: takes one of auto, cgroup, pidns, sweep, not 'docker'"},
+      {{"keygen", "admin", "alice"},
+       "ROLE: takes one of observer, client, operator, host, not 'admin'"},
+      {{"completion", "tcsh"}, "SHELL: takes one of bash, zsh, fish, not 'tcsh'"},
+      {{"signal", "NOPE", "work"},
+       "SIGNAL: 'NOPE' is no signal: use a name like USR1, HUP or STOP, or a number"},
+      {{"logs", "work", "--rank", "x"}, "--rank: takes ranks like 0-5,7, not 'x'"},
+      {{"status", "work", "--wait", "runing"},
+       "--wait: takes initializing, running, stopping or stopped, not 'runing'"},
+      {{"torchrun", "--nproc_per_node=x", "a.py"},
+       "--nproc_per_node takes a number, cpu, gpu or auto, not 'x'"},
+  });
+}
+
+TEST_CASE("mistakes: shapes, ranks and filters that cannot be read") {
+  check_wording({
+      {run_with({"--per-host", "gpu"}),
+       "--per-host: takes AXIS=SIZE,... like gpus=2 or numa=2,core=4, not 'gpu'"},
+      {run_with({"--per-host", "host=2"}),
+       "--per-host: the axis 'host' is that of the hosts, and --hosts says how many there are; "
+       "name the ranks on each host otherwise, like --per-host proc=2"},
+      {{"mesh", "show", "host=2/4,gpu"}, "region: at 12: expected '=', found the end"},
+      {{"tap", "--filter", "kind=nothing"},
+       "--filter: filter: at 5: expected control, message, call, reply or error, found 'n'"},
+  });
+}
+
+TEST_CASE("mistakes: addresses, and lists of hosts") {
+  check_wording({
+      {run_with({"--hosts", "h1"}),
+       "--hosts: h1 is no address; did you mean tcp:h1:7420 or ssh:h1?"},
+      {run_with({"--hosts", "tcp:h1"}),
+       "--hosts: tcp:h1: host address: at 6: expected ':' and a port, found the end"},
+      {run_with({"--hosts", "tcp:h[3-1]:7420"}),
+       "--hosts: tcp:h[3-1]:7420: the range 3-1 goes backwards"},
+      {run_with({"--hostfile", "/no/file"}), "hostfile /no/file: No such file or directory"},
+      {run_with({"--context", "nolab"}),
+       "there is no context nolab; there is none at all: meshbus context add NAME --hosts ... "
+       "makes one"},
+      {{"host", "--bind", "10.0.0.1:7420"},
+       "--bind 10.0.0.1:7420: host address: at 0: expected tcp:HOST:PORT, unix:/PATH, unix:@NAME "
+       "or local:N, found '1'"},
+      {run_with({"--hosts", "unix:/no/where"}),
+       "host_unreachable: attaching to hosts: host 0 (unix:/no/where): nothing listens there "
+       "(connect: No such file or directory)",
+       125},
+      {{"drain", "--hosts", "unix:/no/where"},
+       "host unix:/no/where does not answer: nothing listens there (connect: No such file or "
+       "directory)",
+       1},
+  });
+}
+
+TEST_CASE("mistakes: settings and files") {
+  check_wording({
+      {run_with({"--set", "spawn.redy=3s"}),
+       "configuration_error: there is no setting \"spawn.redy\" (flag --set): did you mean "
+       "\"spawn.ready\"?"},
+      {run_with({"--set", "spawn.ready=never"}),
+       "configuration_error: spawn.ready = \"never\" (flag --set): expected a duration from 0s to "
+       "24h, like 250ms, 30s, 2m or 1h"},
+      {run_with({"--json", "/no/such/x.json"}),
+       "--json /no/such/x.json cannot be written: No such file or directory"},
+      {run_with({"--trace", "/no/x"}),
+       "--trace /no/x cannot be written: No such file or directory"},
+      {{"tap", "--read", "/no/file"}, "cannot open /no/file: No such file or directory", 1},
+  });
+}
+
+TEST_CASE("mistakes: the name of a host's key is no address") {
+  const TempDir dir;
+  check_wording({
+      {{"keygen", "--dir", dir.path().string(), "host", "tcp:10.0.0.1:7420"},
+       "keygen: a host's key has the name HOST or HOST:PORT, without the transport: "
+       "10.0.0.1:7420, not tcp:10.0.0.1:7420"},
+      {{"keygen", "--dir", dir.path().string(), "operator", "al/ice"},
+       "keygen: 'al/ice' cannot be the name of a key: letters, digits and -_.:%[]@+ only, 100 at "
+       "most"},
+  });
+}
+
+TEST_CASE("mistakes: where no host runs, and where none has the mesh") {
+  const Words verbs[] = {{"stop", "nothing"}, {"status", "nothing"}, {"why"}, {"logs"}};
+  const TempDir empty;
+  const ProcessOptions alone{.environment = {{"XDG_RUNTIME_DIR", empty.path().string()}}};
+  std::vector<Mistake> mistakes;
+  for (const auto& verb : verbs)
+    mistakes.push_back(
+        {verb, "no host of yours runs on this machine; name others with --hosts ADDRESS,...", 1});
+  check_wording(mistakes, alone);
+  const StandingHost host;
+  const auto with = [&](Words words) {
+    words.insert(words.end(), {"--hosts", host.address()});
+    return words;
+  };
+  const std::string none = "no mesh 'wrk' on these hosts; meshbus ps --all lists what is there";
+  check_wording({
+      {with({"stop", "wrk"}), none, 1},
+      {with({"status", "wrk"}), none, 1},
+      {with({"signal", "USR1", "wrk[9]"}), none, 1},
+      {with({"call", "wrk", "1", "hello"}), none, 1},
+      {with({"signal", "USR1", "wrk[0"}), "selector: at 5: expected ']'", 2},
+      {with({"controller", "show"}), "no controller answers at these hosts", 1},
+      {with({"why", "wrk"}),
+       "the event logs of these hosts know no mesh 'wrk'; meshbus ps --all lists what is there", 1},
+  });
+}
+
+TEST_CASE("mistakes: a controller without hosts, and with an address that is none") {
+  const std::string controller = bin("meshbus-controller");
+  const auto missing = run({controller}, in_time);
+  CHECK(missing.status == ExitStatus::exited(2));
+  CHECK(missing.err == "meshbus-controller: --hosts is required; see meshbus-controller --help\n");
+  const auto wrong = run({controller, "--hosts", "tcp:h1"}, in_time);
+  CHECK(wrong.status == ExitStatus::exited(2));
+  CHECK(wrong.err ==
+        "meshbus-controller: parse_error: --hosts: 'tcp:h1': host address: at 6: expected ':' and "
+        "a port, found the end\n");
+}
