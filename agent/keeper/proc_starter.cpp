@@ -350,16 +350,23 @@ tl::expected<void, os::SpawnFailure> ProcStarter::ask_into(Copy& copy, const Pre
     request.has |= tell::has_bootstrap;
     pass(proc.bootstrap.get());
   }
-  if (cgroup >= 0) {
+  const os::ProcSettings& settings = prepared.spec_.settings;
+  UniqueFd own_join;
+  if (cgroup >= 0 && (settings.uid || settings.gid)) {
+    // Another user may not be born into it, but may write into what we have opened.
+    own_join = UniqueFd(::openat(cgroup, "cgroup.procs", O_WRONLY | O_CLOEXEC));
+    if (!own_join) return failed("cgroup.procs");
+  } else if (cgroup >= 0) {
     request.has |= tell::has_cgroup;
     pass(cgroup);
   }
   for (const UniqueFd& join : joins) pass(join.get());
+  if (own_join) pass(own_join.get());
   if (!is_complete) return failed("descriptors for a copy");
-  request.joins = static_cast<std::uint32_t>(joins.size());
+  request.joins = static_cast<std::uint32_t>(joins.size()) + (own_join ? 1 : 0);
   request.parent_death_signal = prepared.spec_.parent_death_signal;
-  request.new_session = prepared.spec_.settings.new_session ? 1 : 0;
-  request.subreaper = prepared.spec_.settings.subreaper ? 1 : 0;
+  request.new_session = settings.new_session ? 1 : 0;
+  request.subreaper = settings.subreaper ? 1 : 0;
   packet.bytes.resize(sizeof request);
   std::memcpy(packet.bytes.data(), &request, sizeof request);
   copy.birth.spawned_realtime_ns = clock_ns(CLOCK_REALTIME);

@@ -40,7 +40,7 @@ enum Has : std::uint32_t {
 };
 
 /// Keeper → template: make a copy. With descriptors: a memfd with its whole environment, KEY=VALUE
-/// each ended by a NUL; the pipe that says go; those of `has`; `joins` times a file of cgroup v1 to
+/// each ended by a NUL; the pipe that says go; those of `has`; `joins` times a file of a cgroup to
 /// write "0" into.
 struct Request {
   std::uint32_t magic = kMagic;

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <linux/sched.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -169,6 +170,20 @@ TEST_CASE("templates: copies are born, end and are reported like any proc") {
           std::to_string(i) + " " + std::to_string(keeper.process().pid()) + "\n");
   }
   CHECK(keeper.disorder.empty());
+}
+
+TEST_CASE("templates: copies have the settings of the spec") {
+  KeeperUnderTest keeper;
+  const TempDir directory;
+  auto spec = copies(directory, "good", "ulimit -n; umask; nice; pwd");
+  spec.settings.limits = {{RLIMIT_NOFILE, 200, 200}};
+  spec.settings.umask = 0027;
+  spec.settings.nice = 3;
+  spec.cwd = "/usr";
+  const auto id = keeper.spawn(std::move(spec), some_procs(1));
+  REQUIRE(keeper.wait_births(1));
+  CHECK(keeper.read_stdout(id) == "200\n0027\n3\n/usr\n");
+  REQUIRE(keeper.wait_gone(1));
 }
 
 TEST_CASE("templates: a copy is killed with its group, and its descendants with it") {
