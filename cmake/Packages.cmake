@@ -87,8 +87,8 @@ meshbus_package(development libmeshbus-dev libdevel "headers of meshbus, for pro
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SHLIBDEPS OFF)
 meshbus_package(python python3-meshbus python "meshes of processes from Python"
   "${what}\nThis package has the Python module meshbus: launchers, scripts as ranks, actors." DEBUG
-  DEPENDS "python3 (>= 3.11~)" "python3 (<< 3.12)" "meshbus (= ${full_version})"
-  SUGGESTS python3-cloudpickle python3-numpy
+  DEPENDS "python3 (>= 3.11~)" "python3 (<< 3.12)" python3-cloudpickle "meshbus (= ${full_version})"
+  SUGGESTS python3-numpy
   CONTROL ${from}/scripts/python/postinst ${from}/scripts/python/prerm)
 meshbus_package(documentation meshbus-doc doc "documentation and examples of meshbus"
   "${what}\nThis package has the guide, the reference, and examples in C++ and Python." ALL_ARCHITECTURES
