@@ -30,7 +30,7 @@ set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR}/lib)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS OFF)
-set(CPACK_DEBIAN_COMPRESSION_TYPE xz)
+set(CPACK_DEBIAN_COMPRESSION_TYPE gzip)  # finish packs them again, by xz
 set(CPACK_PRE_BUILD_SCRIPTS ${from}/compress.cmake)
 
 # meshbus_package(COMPONENT NAME SECTION SUMMARY PARAGRAPH [DEBUG] [DEPENDS ...] [SUGGESTS ...] [CONTROL ...])
@@ -87,8 +87,8 @@ meshbus_package(development libmeshbus-dev libdevel "headers of meshbus, for pro
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SHLIBDEPS OFF)
 meshbus_package(python python3-meshbus python "meshes of processes from Python"
   "${what}\nThis package has the Python module meshbus: launchers, scripts as ranks, actors." DEBUG
-  DEPENDS "python3 (>= 3.11~)" "python3 (<< 3.12)" "meshbus (= ${full_version})"
-  SUGGESTS python3-cloudpickle python3-numpy
+  DEPENDS "python3 (>= 3.11~)" "python3 (<< 3.12)" python3-cloudpickle "meshbus (= ${full_version})"
+  SUGGESTS python3-numpy
   CONTROL ${from}/scripts/python/postinst ${from}/scripts/python/prerm)
 meshbus_package(documentation meshbus-doc doc "documentation and examples of meshbus"
   "${what}\nThis package has the guide, the reference, and examples in C++ and Python." ALL_ARCHITECTURES
