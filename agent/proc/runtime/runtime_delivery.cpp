@@ -47,14 +47,14 @@ void Runtime::on_delivery(const Bus::Delivery& delivery) {
   std::optional<Point> point;
   if (delivery.cast != nullptr) point = point_of(*delivery.cast);
   // What an actor takes is told in the order in which it came, behind what waits for the handlers.
-  if (has_fate(envelope) && runs_.untaken() > 0 &&
+  if (is_tracked(envelope) && runs_.untaken() > 0 &&
       !work_.has_room(runs_.open_bytes(), runs_.open_size()))
     return bus_->give_back(envelope, is_behind());
   switch (actors_.on_data(envelope, header, delivery.body, point)) {
     case ActorSystem::Delivery::not_mine: break;
     case ActorSystem::Delivery::returned: return;
     case ActorSystem::Delivery::taken:
-      if (!has_fate(envelope)) return;
+      if (!is_tracked(envelope)) return;
       if (runs_.untaken() == 0) return bus_->taken(envelope);
       return add_message(nullptr, delivery, std::nullopt);
   }
