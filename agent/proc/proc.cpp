@@ -172,38 +172,38 @@ std::future<Result<std::string>> Proc::call_async(std::uint64_t rank, std::uint3
 std::future<Result<std::string>> Proc::call_async(const ProcId& to, std::uint32_t port,
                                                   std::string_view body,
                                                   std::chrono::milliseconds deadline) {
-  return runtime_.call(to, port, body, deadline);
+  return runtime_.sender().call(to, port, body, deadline);
 }
 
 Result<void> Proc::send(std::uint64_t rank, std::uint32_t port, std::string_view body,
                         std::chrono::milliseconds patience) {
-  return runtime_.send(rank, port, body, nullptr, patience);
+  return runtime_.sender().send(rank, port, body, nullptr, patience);
 }
 
 Result<void> Proc::send(const ProcId& to, std::uint32_t port, std::string_view body,
                         std::chrono::milliseconds patience) {
-  return runtime_.send(to, port, body, nullptr, patience);
+  return runtime_.sender().send(to, port, body, nullptr, patience);
 }
 
 Result<void> Proc::send(std::uint64_t rank, std::uint32_t port, const SharedBody& body,
                         std::chrono::milliseconds patience) {
-  return runtime_.send(rank, port, body.bytes(), &body, patience);
+  return runtime_.sender().send(rank, port, body.bytes(), &body, patience);
 }
 
 Result<void> Proc::send(const ProcId& to, std::uint32_t port, const SharedBody& body,
                         std::chrono::milliseconds patience) {
-  return runtime_.send(to, port, body.bytes(), &body, patience);
+  return runtime_.sender().send(to, port, body.bytes(), &body, patience);
 }
 
 Result<void> Proc::cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
                         std::chrono::milliseconds patience) {
-  return runtime_.cast(to, port, body, patience);
+  return runtime_.sender().cast(to, port, body, patience);
 }
 
 Result<std::vector<Result<std::string>>> Proc::call(const ProcMeshRef& to, std::uint32_t port,
                                                     std::string_view body,
                                                     std::chrono::milliseconds deadline) {
-  return runtime_.call_all(to, port, body, deadline);
+  return runtime_.sender().call_all(to, port, body, deadline);
 }
 
 bool Proc::stop_requested() const noexcept {

@@ -19,7 +19,7 @@
 
 namespace meshbus::mesh_proc {
 
-/// Where pseudo-procs say that they have ended: it may outlive who listens.
+/// Where pseudo-procs say that they have ended: it may outlive the listener.
 class EndNotices {
  public:
   /// `on_news` is called on the reactor's thread, until close().

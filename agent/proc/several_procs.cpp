@@ -25,7 +25,7 @@ namespace {
 
 /// For those that were cut off to return: what they hold is the process's, and it is to end.
 constexpr std::chrono::seconds kCutLimit{1};
-/// Of the process, besides those of its procs.
+/// Those of the process, besides those of its procs.
 constexpr std::size_t kOtherDescriptors = 32;
 
 /// What lies in stdio's buffer, unless somebody is writing, or nobody reads: this thread must not

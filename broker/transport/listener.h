@@ -24,7 +24,7 @@
 namespace meshbus {
 
 /// The broker's end of all connections: binds, takes frames in bounded portions, sends frames, and
-/// tells when a connection ends. It knows connections and nothing of who they are. Lives on the
+/// tells when a connection ends. It knows connections, but no names of peers. Lives on the
 /// reactor's thread.
 class Listener {
  public:
@@ -54,7 +54,7 @@ class Listener {
   };
   /// What is known of the other end of a connection.
   struct Origin {
-    /// Of the broker's end; -1 when unknown.
+    /// The broker's end; -1 when unknown.
     int descriptor = -1;
     /// Over a unix socket: the process that connected.
     std::optional<UnixPeer> process = {};

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "common/wire/frame.h"
 #include "common/wire/wire_region.h"
 #include "wire/bus_generated.h"
 

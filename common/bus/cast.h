@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/base/bytes.h"
-#include "common/bus/bus.h"
+#include "common/bus/destination.h"
 #include "meshbus/proc_mesh_ref.h"
 #include "meshbus/result.h"
 #include "wire/bus_generated.h"
@@ -76,7 +76,7 @@ struct CastPlan {
   std::vector<Piece> pieces;
 };
 
-/// The plan of the view that was asked for last: who casts to one view after the other does not
+/// The plan of the view that was asked for last: a sender that casts to it again does not
 /// compute it again. One thread at a time.
 class CastPlans {
  public:
@@ -87,7 +87,7 @@ class CastPlans {
   std::shared_ptr<const CastPlan> last_;
 };
 
-/// Collects the answers to a cast_call for another thread. Whoever is left when the last copy of it
+/// Collects the answers to a cast_call for another thread. A rank that is left when the last copy
 /// goes, because its Bus did, is of unknown fate.
 class CastAnswers {
  public:
@@ -99,7 +99,7 @@ class CastAnswers {
   CastAnswers& operator=(const CastAnswers&) = delete;
 
   std::future<Answers> get_future() { return promise_.get_future(); }
-  /// Of each ordinal once.
+  /// For each ordinal once.
   void fill(std::uint64_t ordinal, Result<std::string> answer);
 
  private:

@@ -5,7 +5,7 @@
 namespace meshbus {
 namespace {
 
-std::string sum_of(const SentFates::Totals& sent, std::uint64_t outstanding) {
+std::string sum_of(const SentMessages::Totals& sent, std::uint64_t outstanding) {
   return std::to_string(sent.sent) + " sent = " + std::to_string(sent.taken) + " taken + " +
          std::to_string(sent.returned) + " returned + " + std::to_string(sent.unknown) +
          " of unknown fate + " + std::to_string(sent.ignored) + " to receivers that do not say + " +
@@ -47,7 +47,7 @@ void Conservation::add(std::string_view name, const Bus::Traffic& traffic) {
 
 std::vector<std::string> Conservation::problems() const {
   auto problems = problems_;
-  // Of what is of unknown fate some was taken; of what is on its way too.
+  // Some of the messages of unknown fate were taken, and some of those on their way.
   const auto& sent = all_.sent;
   if (sent.taken > all_.taken)
     problems.push_back("senders know of " + std::to_string(sent.taken) +

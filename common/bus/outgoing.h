@@ -2,15 +2,14 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <string_view>
 
 #include "common/bus/bus.h"
+#include "common/bus/outgoing_room.h"
 #include "common/loop/flusher.h"
 #include "common/loop/reactor.h"
 #include "common/wire/frame.h"
@@ -18,33 +17,6 @@
 #include "meshbus/shared_body.h"
 
 namespace meshbus {
-
-/// What senders may have on its way, and those that wait for room. Any thread.
-class OutgoingRoom {
- public:
-  using Time = std::chrono::steady_clock::time_point;
-
-  explicit OutgoingRoom(const Bus::Most& most) : most_(most) {}
-  const Bus::Most& most() const noexcept { return most_; }
-  bool has_room(const Bus::Load& now, const Bus::Load& size) const noexcept {
-    return now.bytes + size.bytes <= most_.bytes && now.queued < most_.queued &&
-           now.outstanding + size.outstanding <= Bus::kMostOutstanding;
-  }
-  /// What is on its way now: to be told after whatever makes it less.
-  void report(const Bus::Load& now);
-  /// Waits until there was room for so much when it was reported last. False at the end of the
-  /// time.
-  bool wait(const Bus::Load& size, Time until);
-  /// queue_full, in words.
-  Error is_full(const Bus::Load& now) const;
-
- private:
-  const Bus::Most most_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  Bus::Load last_;        // guarded by mutex_
-  unsigned waiting_ = 0;  // guarded by mutex_
-};
 
 /// The message part that a body too large to lie in the frame becomes; nothing for a smaller one.
 /// `shared`: the body can be had without a copy; or null.

@@ -3,7 +3,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -12,6 +11,10 @@
 #include <vector>
 
 #include "common/base/adaptive_mutex.h"
+#include "common/bus/connect_attempts.h"
+#include "common/bus/credit_account.h"
+#include "common/bus/data_inbox.h"
+#include "common/bus/session_heartbeat.h"
 #include "common/loop/reactor.h"
 #include "common/wire/control.h"
 #include "common/wire/outbox.h"
@@ -25,7 +28,7 @@ namespace meshbus {
 struct CurveKeys {
   std::string public_key;
   std::string secret_key;
-  /// What the broker there may have, at least one.
+  /// The keys that the broker there may have, at least one.
   std::vector<std::string> servers;
   /// Where the own key is, for people.
   std::string path;
@@ -34,9 +37,11 @@ struct CurveKeys {
 /// A peer's connection to a broker: keeps one socket = one session, says Hello first on each, and
 /// makes a new one after a loss.
 ///
-/// Lives on the reactor's thread. What is pushed while there is no session waits, bounded; what had
-/// been handed to a socket that broke may be lost (the events say so; numbering and replay are the
-/// links' business).
+/// Lives on the reactor's thread. Messages that are pushed while there is no session wait, bounded;
+/// those that had been handed to a socket that broke may be lost (the events say so; links number
+/// and replay them).
+/// Large because: the states of a connection meet here; what can be decided without it is in
+/// ConnectAttempts, SessionHeartbeat, CreditAccount and DataInbox.
 class Session {
  public:
   struct Options {
@@ -56,7 +61,7 @@ class Session {
     std::function<void(const wire::Welcome&)> on_welcome;
     /// There was a session and it is over; a new one is being tried. `reason` is for people.
     std::function<void(const std::string& reason)> on_lost;
-    /// The broker refused the Hello, or the handshake by keys; or we have no keys for it: the
+    /// The broker refused the Hello, or the handshake by keys; or we have no keys for it. The
     /// session stays closed.
     std::function<void(const Error&)> on_refused;
     /// An attempt to connect has failed, and why, as far as that is known; another one follows.
@@ -80,25 +85,25 @@ class Session {
 
   /// Queues a message; it leaves at the end of the turn, or once the broker gives credit. False
   /// when the queue is full.
-  bool push(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart = nullptr);
+  bool push(const wire::Envelope& envelope, Bytes body, zmq::message_t* detached = nullptr);
   /// Guards the outbox: threads beside the reactor's push data into it while they hold this
   /// (decision 30).
   using Lock = std::unique_lock<AdaptiveMutex>;
   Lock lock() const { return Lock(mutex_); }
   /// push() for a caller that holds the lock.
-  bool push_locked(const wire::Envelope& envelope, Bytes body, zmq::message_t* apart = nullptr) {
-    return outbox_.push(envelope, body, apart);
+  bool push_locked(const wire::Envelope& envelope, Bytes body, zmq::message_t* detached = nullptr) {
+    return outbox_.push(envelope, body, detached);
   }
   /// Sends what is queued, as far as it goes now.
   void flush();
-  /// The same, for those who do not wait for the end of the turn; unless the broker has enough to
-  /// read from us already: what comes then is not there sooner in frames of its own, and is packed.
+  /// The same before the end of the turn, unless the broker has enough to read from us already:
+  /// then frames of their own would not bring messages there sooner, and they are packed.
   void flush_early();
-  /// While held, no data message is handed out, but at the end of a session. They wait here and, as
-  /// this side gives no credit then, in the broker and with their senders; control comes as ever.
+  /// While held, no data message is handed out, except at the end of a session. They wait here and,
+  /// as this side gives no credit then, in the broker and with their senders; control still comes.
   void hold_data(bool held);
   /// Data messages that were received and not handed out yet.
-  std::size_t inbox_bytes() const noexcept { return inbox_bytes_; }
+  std::size_t inbox_bytes() const noexcept { return inbox_.bytes(); }
   bool is_up() const noexcept { return state_ == State::up; }
   /// For a link that is up: sends a frame at once, under that number (0 = not numbered). False when
   /// the socket does not take it now.
@@ -111,14 +116,14 @@ class Session {
   Reactor::Time sent_at() const noexcept { return sent_at_.load(std::memory_order_relaxed); }
   /// Whether the last session ended because the broker said that it ends.
   bool has_said_bye() const noexcept { return has_said_bye_; }
-  /// When the connection of the present session was there; what came before Hello is not in it.
+  /// When the connection of the present session was open, before its Hello.
   std::chrono::system_clock::time_point connected_at() const noexcept { return connected_at_; }
-  /// What has not left yet. Where other threads push, only with the lock held.
+  /// The messages that have not left yet. Where other threads push, only with the lock held.
   Outbox& outbox() noexcept { return outbox_; }
   const Outbox& outbox() const noexcept { return outbox_; }
   /// Says Bye, sends what is queued as far as the connection takes it, and closes. No more events.
-  /// What it took still leaves, within `linger`: over a unix socket before this returns, over tcp
-  /// before the zmq context is destroyed. Without a reason it leaves without a word.
+  /// What the connection took still leaves, within `linger`: over a unix socket before this
+  /// returns, over tcp before the zmq context is destroyed. Without a reason it says no Bye.
   void close(const std::string& reason,
              std::chrono::milliseconds linger = std::chrono::milliseconds(200));
 
@@ -128,21 +133,23 @@ class Session {
   Frame* next_frame();
   void open();
   void drop(const std::string& reason);
-  /// The other side will not have us, or cannot: for good.
+  /// No further attempt makes sense.
   void give_up(const Error& error);
+  /// The same in the next turn.
+  void give_up_later(const Error& error);
   BrokerSocket::Events socket_events();
   /// The keys of a new connection. Nothing when there are none: the session then gives up.
   std::optional<BrokerSocket::Keys> find_keys();
-  void on_handshake_failed(BrokerSocket::Failure failure);
   void on_welcome(const wire::Welcome& welcome);
-  void retry_later();
   void close_socket();
+  /// What ends the present state at the latest; see timer_.
+  void set_timer(Reactor::Duration delay, std::function<void()> handler);
   bool on_readable();
   /// The next frame into parts_; false when there is none now.
   bool receive(std::size_t& bytes);
   void on_frame(std::vector<zmq::message_t> parts);
-  /// Hands out data for a slice of time, or, when the session ends, all there is. True when some is
-  /// left.
+  /// Hands out data for a slice of time, or, when the session ends, all there is. True when
+  /// something is left.
   bool hand_out(bool all);
   /// True when the message was about the session itself.
   bool on_session_message(const FrameReader::Message& message);
@@ -158,50 +165,17 @@ class Session {
   std::unique_ptr<BrokerSocket> socket_;
   mutable AdaptiveMutex mutex_;
   Outbox outbox_;  // guarded by mutex_
+  std::atomic<Reactor::Time> sent_at_{Reactor::Time{}};
   /// The frame that is being received.
   std::vector<zmq::message_t> parts_;
-  /// Frames of data whose messages were not handed out yet. What they hold is bounded by what the
-  /// broker sends without credit.
-  struct Received {
-    std::vector<zmq::message_t> parts;
-    FrameReader reader;
-    std::size_t bytes;
-  };
-  std::deque<std::shared_ptr<Received>> inbox_;
-  std::size_t inbox_bytes_ = 0;
-  bool is_held_ = false;
+  DataInbox inbox_;
+  ConnectAttempts attempts_;
+  SessionHeartbeat heartbeat_;
+  CreditAccount credit_;
   std::uint64_t turn_end_ = 0;
-  Reactor::TimerId retry_timer_ = 0;
-  Reactor::TimerId limit_timer_ = 0;
-  Reactor::TimerId heartbeat_timer_ = 0;
-  std::chrono::milliseconds backoff_{0};
-  /// Handshakes with keys that ended without a word, in a row, since when; and why the last attempt
-  /// failed.
-  std::size_t silent_handshakes_ = 0;
-  Reactor::Time silent_since_{};
-  std::string trouble_;
-  std::string own_key_path_;
+  /// While idle the next attempt, while connecting and greeting the limit, while up the heartbeat.
+  Reactor::TimerId timer_ = 0;
   std::string server_key_;
-  bool was_ever_up_ = false;
-  std::chrono::milliseconds heartbeat_{5000};
-  Reactor::Time heartbeat_due_{};
-  Reactor::Time last_heard_{};
-  bool has_sent_ = false;
-  std::atomic<Reactor::Time> sent_at_{Reactor::Time{}};
-  /// Whether the broker gives credit; bytes of data sent, and how many of them it has taken.
-  bool is_credited_ = false;
-  std::uint64_t sent_ = 0;
-  std::uint64_t credit_ = 0;
-  /// Bytes of data taken, and as much of it as the broker has been told (FrameHeader.credit).
-  std::uint64_t taken_ = 0;
-  std::uint64_t announced_ = 0;
-  Reactor::Time announced_at_{};
-  /// Since when there is something that it has not been told; zero when there is nothing, or that
-  /// was not noticed yet.
-  Reactor::Time untold_since_{};
-  /// Bytes of control taken since the broker last heard from us: it sends only so much control to
-  /// one who says nothing.
-  std::uint64_t control_unsaid_ = 0;
   bool has_said_bye_ = false;
   /// Changes with every connection: a handler that finds another one than it began with must not
   /// touch the connection.

@@ -39,7 +39,7 @@ class BrokerSocket {
     /// was called for all that had come.
     std::function<void(const std::string& why)> on_ended;
   };
-  /// Of a connection with keys (CURVE, Z85).
+  /// For a connection with keys (CURVE, Z85).
   struct Keys {
     std::string public_key;
     std::string secret_key;

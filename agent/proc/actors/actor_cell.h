@@ -51,7 +51,7 @@ struct ActorCell : ActorPool::Runnable, std::enable_shared_from_this<ActorCell> 
   std::uint32_t port = 0;
   std::shared_ptr<ActorCell> parent = {};
 
-  // Of the thread that runs it; one at a time.
+  // Used by the thread that runs it; one at a time.
   std::unique_ptr<Actor> actor = {};
   ActorContext context;
   const Letter* current = nullptr;
@@ -76,7 +76,7 @@ struct ActorCell : ActorPool::Runnable, std::enable_shared_from_this<ActorCell> 
   std::size_t delayed = 0;
   bool is_changed = false;
 
-  // Of the reactor's thread.
+  // Used by the reactor's thread.
   std::vector<Request> spawn_waiters = {};
   std::vector<Request> stop_waiters = {};
   std::map<std::uint64_t, Reactor::TimerId> timers = {};

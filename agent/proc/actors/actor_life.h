@@ -47,7 +47,7 @@ class ActorLife {
   /// Counts the changes, from 1.
   std::uint64_t generation() const noexcept { return generation_; }
   Time changed() const noexcept { return changed_; }
-  /// Of a stop.
+  /// When it is stopped.
   const std::string& reason() const noexcept { return reason_; }
   const Fault& fault() const noexcept { return fault_; }
   /// "has stopped: enough", "has failed in message add: boom".

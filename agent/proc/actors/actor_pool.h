@@ -23,19 +23,19 @@ namespace meshbus::mesh_proc {
 class Slice {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  static constexpr unsigned max_steps = 64;
-  static constexpr std::chrono::milliseconds max_time{2};
+  static constexpr unsigned kMaxSteps = 64;
+  static constexpr std::chrono::milliseconds kMaxTime{2};
 
   explicit Slice(Time begin) : begin_(begin) {}
   /// One thing is done.
-  bool is_over(Time now) noexcept { return ++steps_ >= max_steps || now - begin_ >= max_time; }
+  bool is_over(Time now) noexcept { return ++steps_ >= kMaxSteps || now - begin_ >= kMaxTime; }
 
  private:
   Time begin_;
   unsigned steps_ = 0;
 };
 
-/// A few threads, and those who wait for one, first come, first served. Every function may be
+/// A few threads, and a queue of work for them, first come, first served. Every function may be
 /// called from any thread.
 class ActorPool {
  public:
@@ -44,7 +44,7 @@ class ActorPool {
     std::size_t threads = 4;
     /// With those that stand in for threads that are kept for long.
     std::size_t most_threads = 64;
-    /// Whoever runs for longer keeps its thread to itself.
+    /// Work that runs for longer keeps its thread to itself.
     Clock::duration patience = std::chrono::seconds(1);
   };
   /// Does something, for a slice of time. To run again it submits itself again.

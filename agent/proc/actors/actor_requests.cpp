@@ -11,9 +11,9 @@
 namespace meshbus::mesh_proc {
 namespace {
 
-/// Of states in one message: one has 25 KiB at most.
+/// States in one message: one has 25 KiB at most.
 constexpr std::size_t kEventStates = 32;
-/// Of a list: bytes of text after which no more is added.
+/// Bytes of text in a list after which no more is added.
 constexpr std::size_t kListBytes = 512 * 1024;
 
 /// Subscribers, and the actors that one of them may be subscribed to without having spawned them.

@@ -25,7 +25,7 @@ void ActorSystem::run(ActorCell& cell) {
     if (step && is_unheard_.exchange(false)) reactor_.wake();
     if (!step || !settle(cell, *step, perform(cell, *step))) return;
     if (!slice.is_over(Clock::now())) continue;
-    // Still scheduled: behind those who wait.
+    // Still scheduled: behind those that wait.
     pool_.submit(cell.shared_from_this());
     return;
   }

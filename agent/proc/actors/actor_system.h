@@ -145,9 +145,9 @@ class ActorSystem {
   void on_stop_stream(const Request& request, const wire::StopActorStream& message);
   std::shared_ptr<ActorCell> find(const Key& key);
   void subscribe(const std::string& name, const ProcId& subscriber);
-  /// Who subscribes, if that is who asks; otherwise refuses it.
+  /// The subscriber, if it is the sender; otherwise refuses it.
   std::optional<ProcId> subscriber_of(const Request& request, const flatbuffers::String& text);
-  /// Tells subscribers, and answers who waits.
+  /// Tells subscribers, and answers requests that wait.
   void tell_changes();
   wire::ActorStateT state_of(const ActorCell& cell) const;
 
@@ -168,7 +168,7 @@ class ActorSystem {
   Bus* bus_ = nullptr;
   ActorPool pool_;
 
-  // Of the reactor's thread.
+  // Used by the reactor's thread.
   std::vector<std::shared_ptr<ActorPool::Runnable>> batch_;
   std::uint64_t turn_end_ = 0;
   Reactor::TimerId pool_timer_ = 0;

@@ -22,7 +22,7 @@ struct Letter {
   wire::CallHeader header = {};
   std::optional<std::chrono::steady_clock::time_point> deadline = {};
   std::string body = {};
-  /// Of a cast: where the receiver is in the view that was addressed.
+  /// In a cast: where the receiver is in the view that was addressed.
   std::optional<Point> point = {};
 
   bool is_call() const noexcept { return envelope.kind() == wire::Kind::call; }

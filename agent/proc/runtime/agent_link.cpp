@@ -106,7 +106,7 @@ void AgentLink::on_tick() {
   next_heartbeat_ = now + bootstrap_.heartbeat;
   away_.on_silence(now);
   ask();
-  // While nobody answers, ask more often: who is back must be noticed before the end.
+  // While nobody answers, ask more often: its return must be noticed before the end.
   const Reactor::Duration probe =
       std::max<Reactor::Duration>(away_limit_ / 10, std::chrono::milliseconds(5));
   const Reactor::Duration left =

@@ -25,7 +25,7 @@ class AgentTimeout {
   void on_answer() { since_.reset(); }
 
   /// For the owner's timer that was to fire at `due`: whether it is over. When the timer is late,
-  /// it is we who were away (stopped, starved): that time does not count, and when it was long the
+  /// this process was away (stopped, starved): that time does not count, and when it was long the
   /// others get a fresh grace, because their answers may still lie unread.
   bool is_over(Time now, Time due);
 

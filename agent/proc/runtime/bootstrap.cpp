@@ -179,7 +179,7 @@ Result<std::string> read_bootstrap(int fd) {
   }
   std::string bytes(static_cast<std::size_t>(status.st_size), '\0');
   std::size_t done = 0;
-  // pread: who else has the descriptor (a wrapper) keeps its position.
+  // pread: another holder of the descriptor (a wrapper) keeps its position.
   while (done < bytes.size()) {
     const auto count =
         ::pread(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(done));

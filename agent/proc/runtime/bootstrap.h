@@ -46,7 +46,7 @@ struct Bootstrap {
   /// Those behind the first one, checked likewise.
   std::vector<Self> others = {};
 
-  /// That of the proc at this place, 0 for this one, alone. Errors: out_of_range.
+  /// The one of the proc at this place, 0 for this one, alone. Errors: out_of_range.
   Result<Bootstrap> at(std::size_t place) const;
 };
 

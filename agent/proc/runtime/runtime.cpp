@@ -18,7 +18,7 @@
 namespace meshbus::mesh_proc {
 namespace {
 
-/// What the bus takes; more than Runtime::kSendMost, so that it never refuses what send() lets in.
+/// More than ProcSender::kSendMost, so that the bus never refuses what send() lets in.
 constexpr Outbox::Limits kOutboxLimits{.bytes = 64 * 1024 * 1024, .count = 1'000'000};
 /// Messages that wait for the handlers.
 constexpr WorkQueue::Limits kWorkLimits{.bytes = 64 * 1024 * 1024, .count = 262'144};
@@ -58,17 +58,40 @@ Runtime::Runtime(Bootstrap bootstrap, ProcProgram program, Kind kind, std::funct
       has_worker_(!program_.handlers_.empty() || program_.on_stop_ || program_.on_undelivered_ ||
                   !program_.main_),
       proc_(*this),
-      outgoing_(reactor_, kSendMost),
+      sender_(reactor_, bootstrap_, is_cut_, [this](const ProcId& to) { return check_caller(to); }),
       agent_(reactor_, bootstrap_,
              {.on_ready = [this] { on_ready(); },
               .on_away = [this](const std::string& line) { end_now(kExitAway, line); }}),
       work_(kWorkLimits),
-      taken_(reactor_, runs_, [this](const wire::Envelope& envelope) { bus_->taken(envelope); }),
       actors_(reactor_, proc_, bootstrap_.proc, program_.actor_types_, program_.actor_threads_,
               make_outside()),
+      intake_({.bootstrap = bootstrap_,
+               .handlers = program_.handlers_,
+               .on_undelivered = program_.on_undelivered_,
+               .proc = proc_,
+               .reactor = reactor_,
+               .work = work_,
+               .actors = actors_,
+               .outgoing = sender_.outgoing(),
+               .ranks = ranks_,
+               .is_cut = is_cut_},
+              rank_),
       stop_is_watched_(program_.on_stop_ || !program_.main_) {
   if (kind_ == Kind::process) signals_.emplace();
   apply_settings();
+}
+
+Result<void> Runtime::check_caller(const ProcId& to) const {
+  if (auto allowed = sender_.check_fork(); !allowed) return allowed;
+  if (is_reactor_thread_)
+    return fail(ErrorCode::would_block, "the library's own thread cannot wait");
+  if (actors_.is_here())
+    return fail(
+        ErrorCode::would_block,
+        "an actor that waits keeps its thread from the others; use ActorContext::call_async");
+  if (work_.is_here() && to == bootstrap_.proc)
+    return fail(ErrorCode::would_block, "a handler that calls its own proc would wait for itself");
+  return {};
 }
 
 void Runtime::apply_settings() {
@@ -109,7 +132,7 @@ int Runtime::run() {
 
 void Runtime::shutdown(int code) {
   // A child of fork() that exits has no part in this; its parent goes on.
-  if (is_forked() || is_reactor_thread_) return;
+  if (sender_.is_forked() || is_reactor_thread_) return;
   if (!thread_.joinable()) {
     // run() could not make it, and has thrown.
     if (kind_ == Kind::pseudo) work_.finish();
@@ -139,7 +162,7 @@ void Runtime::shutdown(int code) {
     });
   });
   thread_.join();
-  outgoing_.stop();
+  sender_.outgoing().stop();
   if (is_quiet) return;
   if (kind_ == Kind::pseudo) {
     while (!actors_.finish_threads()) {
@@ -177,12 +200,12 @@ ActorSystem::Outside Runtime::make_outside() {
   return {.has_handler = [this](std::uint32_t port) { return program_.handlers_.contains(port); },
           .send =
               [this](const ProcId& to, std::uint32_t port, std::string_view body) {
-                return send(to, port, body, nullptr, std::chrono::milliseconds(0));
+                return sender_.send(to, port, body, nullptr, std::chrono::milliseconds(0));
               },
           .visit =
               [this](const std::function<void()>& task) {
                 // Nothing of it can fail.
-                (void)outgoing_.use([&](Bus&) -> Result<void> {
+                (void)sender_.outgoing().use([&](Bus&) -> Result<void> {
                   task();
                   return {};
                 });
@@ -190,7 +213,7 @@ ActorSystem::Outside Runtime::make_outside() {
           .call =
               [this](const ProcId& to, std::uint32_t port, std::string_view body,
                      std::chrono::milliseconds deadline, Bus::CallAnswer answer) {
-                call(to, port, body, deadline, std::move(answer));
+                sender_.call(to, port, body, deadline, std::move(answer));
               }};
 }
 
@@ -199,8 +222,9 @@ void Runtime::run_reactor() {
   ::pthread_setname_np(::pthread_self(), "meshbus");
   bus_ = std::make_unique<Bus>(reactor_, context_, session_options(bootstrap_), make_handlers(),
                                make_events());
-  reactor_.add_turn_end([this] { close_run(); });
-  outgoing_.attach(*bus_);
+  intake_.attach(*bus_);
+  reactor_.add_turn_end([this] { intake_.close_run(); });
+  sender_.outgoing().attach(*bus_);
   if (signals_) {
     reactor_.watch(signals_->fd(), EPOLLIN, [this](std::uint32_t) {
       if (const auto number = signals_->take()) on_signal(*number);
@@ -272,23 +296,33 @@ Bus::Events Runtime::make_events() {
     agent_.on_down();
   };
   events.on_refused = [this](const Error& error) { on_refused(error); };
-  events.on_delivery = [this](const Bus::Delivery& delivery) { on_delivery(delivery); };
+  events.on_delivery = [this](const Bus::Delivery& delivery) {
+    if (delivery.envelope.kind() == wire::Kind::call && delivery.envelope.port() == kSettingsPort)
+      return on_settings(delivery.envelope, delivery.header, delivery.body);
+    intake_.on_delivery(delivery);
+  };
   events.on_undeliverable = [this](const wire::Envelope& envelope, const Error& error) {
-    on_undelivered(envelope, error);
+    intake_.on_undelivered(envelope, error);
   };
-  events.when_taken = [this](std::function<void()> then) {
-    taken_.tell();
-    if (runs_.untaken() == 0) return then();
-    // Behind what waits for the handlers.
-    close_run();
-    work_.push_last([this, then = std::move(then)] {
-      reactor_.post([this, then] {
-        taken_.tell();
-        then();
-      });
-    });
-  };
+  events.when_taken = [this](std::function<void()> then) { intake_.when_taken(std::move(then)); };
   return events;
+}
+
+void Runtime::on_settings(const wire::Envelope& envelope, const wire::CallHeader& header,
+                          Bytes body) {
+  const auto changes = decode_settings_call(body);
+  if (!changes) return bus_->fail_call(envelope, header, changes.error());
+  if (!changes->empty()) {
+    if (envelope.role() < Role::operate)
+      return bus_->fail_call(
+          envelope, header,
+          Error(ErrorCode::unauthorised,
+                "only a sender that may start and stop procs may change their settings"));
+    if (const auto changed = settings_.change(*changes); !changed)
+      return bus_->fail_call(envelope, header, changed.error());
+    apply_settings();
+  }
+  bus_->answer_call(envelope, header, encode_settings(settings_.list()));
 }
 
 void Runtime::on_ready() {
@@ -341,7 +375,7 @@ void Runtime::begin_stop(int code, std::chrono::milliseconds grace, const std::s
     stopping_ = true;
     changed_.notify_all();
   }
-  close_run();
+  intake_.close_run();
   if (program_.on_stop_) {
     work_.push_first([this, reason] {
       if (is_cut_) return;
@@ -383,7 +417,7 @@ void Runtime::leave(Reactor::Time give_up, std::function<void()> then) {
                    [this, give_up, then = std::move(then)] { leave(give_up, then); });
     return;
   }
-  if (!is_cut_) taken_.tell();
+  if (!is_cut_) intake_.acknowledge();
   bus_->close("the process ends", kFlushLimit);
   then();
 }

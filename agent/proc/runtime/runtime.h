@@ -11,8 +11,6 @@
 #include <optional>
 #include <string>
 #include <thread>
-#include <unordered_map>
-#include <vector>
 
 #include <zmq.hpp>
 
@@ -20,16 +18,13 @@
 #include "agent/proc/loop/work_queue.h"
 #include "agent/proc/runtime/agent_link.h"
 #include "agent/proc/runtime/bootstrap.h"
+#include "agent/proc/runtime/handler_intake.h"
 #include "agent/proc/runtime/live_settings.h"
-#include "agent/proc/runtime/message_run.h"
+#include "agent/proc/runtime/proc_sender.h"
+#include "agent/proc/runtime/rank_index.h"
 #include "agent/proc/runtime/stop_sequence.h"
 #include "agent/proc/runtime/stop_signals.h"
-#include "agent/proc/runtime/taken_reports.h"
-#include "common/base/forks.h"
-#include "common/base/log.h"
 #include "common/bus/bus.h"
-#include "common/bus/cast.h"
-#include "common/bus/outgoing.h"
 #include "common/loop/reactor.h"
 #include "meshbus/proc.h"
 #include "wire/forward.h"
@@ -81,25 +76,10 @@ class Runtime {
   Proc& proc() noexcept { return proc_; }
   const Bootstrap& bootstrap() const noexcept { return bootstrap_; }
   std::uint64_t rank() const noexcept { return rank_; }
-  std::optional<std::uint64_t> rank_of(std::uint64_t proc_key);
-  std::future<Result<std::string>> call(const ProcId& to, std::uint32_t port, std::string_view body,
-                                        std::chrono::milliseconds deadline);
-  /// The same without waiting: `answer` is called on the reactor's thread, once, unless the
-  /// process ends first.
-  void call(const ProcId& to, std::uint32_t port, std::string_view body,
-            std::chrono::milliseconds deadline, Bus::CallAnswer answer);
-  /// `shared`: null, or what the body is a view of.
-  Result<void> send(const ProcId& to, std::uint32_t port, std::string_view body,
-                    const SharedBody* shared, std::chrono::milliseconds patience);
-  Result<void> send(std::uint64_t rank, std::uint32_t port, std::string_view body,
-                    const SharedBody* shared, std::chrono::milliseconds patience);
-  Result<void> cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
-                    std::chrono::milliseconds patience);
-  /// Waits.
-  Result<CastAnswers::Answers> call_all(const ProcMeshRef& to, std::uint32_t port,
-                                        std::string_view body, std::chrono::milliseconds deadline);
-  /// What was asked leaves now: the caller is about to wait for the answer.
-  void flush() { outgoing_.flush_now(); }
+  std::optional<std::uint64_t> rank_of(std::uint64_t proc_key) { return ranks_.find(proc_key); }
+  ProcSender& sender() noexcept { return sender_; }
+  /// Requests leave now: the caller is about to wait for the answer.
+  void flush() { sender_.outgoing().flush_now(); }
   /// Whether the caller may wait for an answer: would_block on the reactor's thread and for a
   /// handler that waits for its own proc; refused in a child of fork().
   Result<void> check_caller(const ProcId& to) const;
@@ -107,9 +87,6 @@ class Runtime {
   bool wait_for_stop(std::chrono::milliseconds at_most);
 
  private:
-  /// What a program may have waiting to leave before send() waits. The number bounds how long an
-  /// answer waits behind small messages.
-  static constexpr Bus::Most kSendMost{.bytes = 16 * 1024 * 1024, .queued = 16 * 1024};
   /// What a caller's time is cut to, so that adding it to now cannot overflow.
   static constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24 * 365);
 
@@ -129,28 +106,6 @@ class Runtime {
   void on_refused(const Error& error);
 
   ActorSystem::Outside make_outside();
-  void on_delivery(const Bus::Delivery& delivery);
-  /// A message for a handler; null: for an actor, which has it already.
-  void add_message(const ProcProgram::Handler* handler, const Bus::Delivery& delivery,
-                   std::optional<Point> point);
-  void add_call(const ProcProgram::Handler& handler, const Bus::Delivery& delivery,
-                std::optional<Point> point);
-  /// What was added until now is the handlers' thread's. Before anything else is queued for it.
-  void close_run();
-  /// Handlers' thread.
-  void handle_message(const MessageRun::Message& message);
-  Error is_behind() const;
-  /// For a cast: the place of this rank in its view.
-  std::optional<Point> point_of(const CastBody& cast);
-  /// Errors: refused (after fork), too_large.
-  Result<void> check_send(std::size_t bytes) const;
-  /// Errors: refused (after fork), too_large.
-  Result<std::shared_ptr<const CastPlan>> plan_cast(const ProcMeshRef& to, std::size_t bytes);
-  void on_undelivered(const wire::Envelope& envelope, const Error& error);
-  /// On the handlers' thread: a call.
-  void handle(const ProcProgram::Handler& handler, const wire::Envelope& envelope,
-              const wire::CallHeader& header, const Incoming& incoming);
-
   void on_stop_and_exit(const Request& request, const wire::StopAndExit& message);
   /// Whether our own host's agent sent that; otherwise refuses it.
   bool is_from_agent(const Request& request);
@@ -174,19 +129,13 @@ class Runtime {
   /// A part of what a stop waits for is done.
   void note_drained();
 
-  bool is_forked() const noexcept { return count_forks() != forks_; }
-
   /// Whether this thread is in a turn of the reactor.
   static inline thread_local bool is_reactor_thread_ = false;
-  static inline std::atomic<std::uint64_t> next_number_{1};
 
   const Kind kind_;
   const std::function<void()> on_cut_;
   Bootstrap bootstrap_;
   ProcProgram program_;
-  const unsigned forks_ = count_forks();
-  /// The runtimes that this process has had.
-  const std::uint64_t number_ = next_number_++;
   std::uint64_t rank_;
   LiveSettings settings_;
   bool has_worker_;
@@ -197,23 +146,19 @@ class Runtime {
   Reactor reactor_;
   std::optional<StopSignals> signals_;
   std::unique_ptr<Bus> bus_;
-  Outgoing outgoing_;
+  /// Set on the reactor's thread: nothing comes from the bus any more, and nothing leaves.
+  std::atomic<bool> is_cut_{false};
+  ProcSender sender_;
+  RankIndex ranks_{bootstrap_.mesh};
   AgentLink agent_;
   Reactor::TimerId grace_timer_ = 0;
   std::atomic<bool> is_stopped_{false};
-  /// Set on the reactor's thread: nothing comes from the bus any more, and nothing leaves.
-  std::atomic<bool> is_cut_{false};
   /// Another thread than the one that was made for it waits in the reactor, or turns it.
   std::atomic<bool> is_helped_{false};
-  log::Limited lost_log_{1};
 
   WorkQueue work_;
-  /// Messages that the handlers' thread has, or will have. Reactor's thread, like what follows.
-  MessageRuns runs_;
-  TakenReports taken_;
-  /// Messages that came back and wait for the handlers' thread.
-  std::atomic<std::size_t> returns_{0};
   ActorSystem actors_;
+  HandlerIntake intake_;
   std::thread thread_;
 
   /// Whether a main() would notice a stop: see ProcProgram::on_stop.
@@ -223,15 +168,6 @@ class Runtime {
   std::condition_variable changed_;
   bool ready_ = false;  // guarded by mutex_, like what follows
   StopSequence stops_;
-
-  std::mutex plans_mutex_;
-  CastPlans plans_;
-  /// The last view that something was cast to, as it was written, and our place in it.
-  std::string cast_front_;
-  std::optional<Point> cast_point_;
-
-  std::once_flag ranks_once_;
-  std::unordered_map<std::uint64_t, std::uint64_t> rank_of_key_;
 };
 
 }  // namespace meshbus::mesh_proc

@@ -68,7 +68,7 @@ Result<void> ProcessAllocation::stop(std::chrono::milliseconds deadline) {
   for (std::size_t rank = 0; rank < processes_.size(); ++rank) {
     if (wait_end(rank, left_until(end))) continue;
     processes_[rank]->kill();
-    const bool is_gone = wait_end(rank, LaunchedHost::end_limit).has_value();
+    const bool is_gone = wait_end(rank, LaunchedHost::kEndLimit).has_value();
     problems += (problems.empty() ? "host " : "; host ") + std::to_string(rank) + " (" +
                 hosts()[rank].to_string() + "): it did not end by itself and was killed" +
                 (is_gone ? "" : ", and is still there");

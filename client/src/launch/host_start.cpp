@@ -17,7 +17,7 @@ using Kind = AllocationEvent::Kind;
 void end_all(const std::vector<std::shared_ptr<LaunchedHost>>& hosts, const std::string& reason,
              const std::set<std::size_t>& failed, const LaunchedHost::Teller& tell) {
   for (const auto& host : hosts) host->close_lifeline();
-  const auto end = Clock::now() + LaunchedHost::end_limit;
+  const auto end = Clock::now() + LaunchedHost::kEndLimit;
   for (std::size_t i = 0; i < hosts.size(); ++i) {
     hosts[i]->end_by(end);
     if (!failed.contains(i)) tell({Kind::stopped, i, hosts[i]->address(), reason});
@@ -100,7 +100,7 @@ Result<std::vector<std::shared_ptr<LaunchedHost>>> LaunchedHost::start(
 void LaunchedHost::end_by(Clock::time_point deadline) {
   if (!end_within(left_until(deadline)).empty()) return;
   kill();
-  end_within(end_limit);
+  end_within(kEndLimit);
 }
 
 }  // namespace meshbus

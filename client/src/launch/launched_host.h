@@ -54,7 +54,7 @@ class LaunchedHost : public std::enable_shared_from_this<LaunchedHost> {
   static Result<std::shared_ptr<LaunchedHost>> start_command(
       const std::vector<std::string>& command);
   /// What a host that is told to end may take for it (spec 4.7), and a bit.
-  static constexpr std::chrono::milliseconds end_limit{2500};
+  static constexpr std::chrono::milliseconds kEndLimit{2500};
   /// Best effort: the lifeline ends, and the process is reaped when it has gone.
   ~LaunchedHost();
   LaunchedHost(const LaunchedHost&) = delete;

@@ -128,7 +128,7 @@ void explain(Start& start, Clock::time_point until) {
 void end_all(const std::vector<Start>& starts, const std::string& failed,
              const LaunchedHost::Teller& tell) {
   for (const auto& start : starts) start.process->close_lifeline();
-  const auto end = Clock::now() + LaunchedHost::end_limit;
+  const auto end = Clock::now() + LaunchedHost::kEndLimit;
   for (std::size_t i = 0; i < starts.size(); ++i) {
     starts[i].process->end_by(end);
     if (starts[i].problem.empty())

@@ -54,9 +54,9 @@ void RankTable::note_progress(std::uint64_t rank, Time now) {
 RankTable::Time RankTable::due_of(std::uint64_t rank) const {
   const auto& extra = extra_[rank];
   if (is_ended() && exit_reports_ == ranks_.size()) return *extra.ended;
-  const auto latest = *extra.ended + failure_limit;
+  const auto latest = *extra.ended + kFailureLimit;
   if (!extra.has_exit_report || !all_started_) return latest;
-  return std::min(latest, *all_started_ + start_limit);
+  return std::min(latest, *all_started_ + kStartLimit);
 }
 
 void RankTable::on_end(std::uint64_t rank, Time now) {
@@ -166,7 +166,7 @@ void RankTable::decide(std::uint64_t rank) {
 
 bool RankTable::is_over(std::uint64_t rank, Time now) const {
   const auto& extra = extra_[rank];
-  return extra.ended && (extra.has_exit_report || now - *extra.ended >= exit_report_limit);
+  return extra.ended && (extra.has_exit_report || now - *extra.ended >= kExitReportLimit);
 }
 
 void RankTable::begin_incarnation(std::uint64_t rank) {
@@ -243,13 +243,13 @@ std::optional<RankTable::Time> RankTable::next_due(Time now) const {
   std::optional<Time> next;
   const auto consider = [&next](Time time) { next = next ? std::min(*next, time) : time; };
   for (const auto rank : untold_) consider(due_of(rank));
-  if (is_ended() && last_end_ && !has_exit_reports(now)) consider(*last_end_ + exit_report_limit);
+  if (is_ended() && last_end_ && !has_exit_reports(now)) consider(*last_end_ + kExitReportLimit);
   return next;
 }
 
 bool RankTable::has_exit_reports(Time now) const noexcept {
   if (!is_ended()) return false;
-  return exit_reports_ == ranks_.size() || !last_end_ || now - *last_end_ >= exit_report_limit;
+  return exit_reports_ == ranks_.size() || !last_end_ || now - *last_end_ >= kExitReportLimit;
 }
 
 std::vector<std::uint64_t> RankTable::not_ended(const RankSet& set) const {
@@ -281,7 +281,7 @@ MeshOutcome RankTable::outcome() const {
   const auto all = failures();
   if (all.empty()) return outcome;
   const auto is_at_once = [&](const RankReport& report) {
-    return !all.front().ended || (report.ended && *report.ended - *all.front().ended <= same_time);
+    return !all.front().ended || (report.ended && *report.ended - *all.front().ended <= kSameTime);
   };
   for (const auto& report : all) {
     if (is_at_once(report) && (!outcome.first_failure || report.rank < outcome.first_failure->rank))

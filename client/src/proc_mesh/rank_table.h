@@ -27,16 +27,16 @@ class RankTable {
  public:
   using Time = std::chrono::steady_clock::time_point;
   /// A failure is told when its exit report has come, or so long after the end.
-  static constexpr std::chrono::milliseconds failure_limit{300};
+  static constexpr std::chrono::milliseconds kFailureLimit{300};
   /// While a mesh starts, ranks that fail by themselves at the same time look like a sequence. So a
-  /// failure is told only when every rank has been up for so long (failure_limit after the end at
+  /// failure is told only when every rank has been up for so long (kFailureLimit after the end at
   /// the latest); in a mesh that is up, at once.
-  static constexpr std::chrono::milliseconds start_limit{50};
+  static constexpr std::chrono::milliseconds kStartLimit{50};
   /// Ends so close together cannot be put in order: hosts have clocks of their own, and starts
   /// differ.
-  static constexpr std::chrono::milliseconds same_time{50};
+  static constexpr std::chrono::milliseconds kSameTime{50};
   /// An ended mesh waits so long for the exit reports that are still missing.
-  static constexpr std::chrono::milliseconds exit_report_limit{2000};
+  static constexpr std::chrono::milliseconds kExitReportLimit{2000};
 
   explicit RankTable(const ProcMeshRef& mesh);
 

@@ -196,7 +196,7 @@ class Spawn {
               return !is_fallen(rank) || !rank.reason.empty();
             });
           },
-          RankTable::failure_limit);
+          RankTable::kFailureLimit);
       return creation_error(monitor_.progress().table());
     }
     if (is_in_time || spec_.partial) return {};

@@ -117,7 +117,7 @@ Result<MeshOutcome> stop_ranks(ContextCore& core, Connection& connection, MeshMo
   // milliseconds; without them it is an end all the same.
   if (table.is_ended())
     monitor.progress().wait_settled(
-        std::min<std::chrono::milliseconds>(RankTable::exit_report_limit, left_until(end)));
+        std::min<std::chrono::milliseconds>(RankTable::kExitReportLimit, left_until(end)));
   return monitor.progress().outcome();
 }
 

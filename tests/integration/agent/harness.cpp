@@ -8,6 +8,7 @@
 #include "agent/os/packet.h"
 #include "common/wire/wire_region.h"
 #include "tests/support/environment.h"
+#include "tests/world/session_options.h"
 #include "wire/bus_generated.h"
 #include "wire/logs_generated.h"
 #include "wire/supervision_generated.h"
@@ -15,25 +16,10 @@
 using namespace std::chrono_literals;
 
 namespace meshbus::test {
-namespace {
-
-wire::HelloT hello(const std::string& peer, wire::PeerKind kind) {
-  wire::HelloT hello;
-  hello.version = 1;
-  hello.peer = peer;
-  hello.kind = kind;
-  hello.incarnation = random_u64();
-  hello.pid = static_cast<std::uint32_t>(::getpid());
-  return hello;
-}
-
-}  // namespace
-
 TestLauncher::TestLauncher(Reactor& reactor, zmq::context_t& context, const std::string& endpoint,
                            std::string name) {
-  Session::Options options;
-  options.endpoint = endpoint;
-  options.hello = hello(name, wire::PeerKind::launcher);
+  auto options = session_options(endpoint, hello_of(wire::PeerKind::launcher, name));
+  options.hello.pid = static_cast<std::uint32_t>(::getpid());
   Dispatcher handlers;
   handlers
       .on<wire::StateChanged>(

@@ -5,6 +5,7 @@
 
 #include "common/base/log.h"
 #include "tests/integration/agent/harness.h"
+#include "tests/world/session_options.h"
 #include "wire/bootstrap_generated.h"
 #include "wire/bus_generated.h"
 #include "wire/lifecycle_generated.h"
@@ -113,13 +114,12 @@ TEST_CASE(
   harness.wait_state(victims, wire::ProcState::ready);
   auto messages = some_of_each(harness, mesh);
 
-  Session::Options options;
-  options.endpoint = harness.endpoint();
-  options.hello.version = 1;
-  options.hello.peer = ProcId(harness.host(), *Name::make("client")).to_string();
-  options.hello.kind = wire::PeerKind::launcher;
-  options.hello.incarnation = 77;
-  Session session(harness.reactor(), harness.context(), std::move(options), Session::Events());
+  Session session(
+      harness.reactor(), harness.context(),
+      session_options(harness.endpoint(),
+                      hello_of(wire::PeerKind::launcher,
+                               ProcId(harness.host(), *Name::make("client")).to_string(), 77)),
+      Session::Events());
   harness.wait("a session", [&] { return session.is_up(); });
   const auto agent = Destination::to_agent(harness.host());
   wire::Envelope envelope;

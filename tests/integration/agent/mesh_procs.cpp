@@ -5,6 +5,7 @@
 
 #include "tests/integration/agent/harness.h"
 #include "tests/support/environment.h"
+#include "tests/world/session_options.h"
 #include "wire/bootstrap_generated.h"
 #include "wire/bus_generated.h"
 
@@ -20,12 +21,8 @@ class FakeProc {
  public:
   FakeProc(AgentHarness& harness, const std::string& proc, std::uint64_t incarnation)
       : harness_(harness) {
-    Session::Options options;
-    options.endpoint = harness.endpoint();
-    options.hello.version = 1;
-    options.hello.peer = proc;
-    options.hello.kind = wire::PeerKind::proc;
-    options.hello.incarnation = incarnation;
+    auto options =
+        session_options(harness.endpoint(), hello_of(wire::PeerKind::proc, proc, incarnation));
     options.hello.token = harness.tokens().make(proc, incarnation);
     Dispatcher handlers;
     handlers.on<wire::StopAndExit>(Role::host,

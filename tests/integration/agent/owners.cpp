@@ -8,6 +8,7 @@
 #include "tests/integration/agent/harness.h"
 #include "tests/support/environment.h"
 #include "tests/support/sanitizer_scale.h"
+#include "tests/world/session_options.h"
 #include "wire/bus_generated.h"
 #include "wire/supervision_generated.h"
 
@@ -261,12 +262,9 @@ TEST_CASE(
 
 TEST_CASE("agent: the owner's connection is cut and comes back: not gone") {
   AgentHarness harness;
-  Session::Options options;
-  options.endpoint = harness.endpoint();
-  options.hello.version = 1;
-  options.hello.peer = ProcId(harness.host(), *Name::make("client")).to_string();
-  options.hello.kind = wire::PeerKind::launcher;
-  options.hello.incarnation = 5;
+  const auto options = session_options(
+      harness.endpoint(), hello_of(wire::PeerKind::launcher,
+                                   ProcId(harness.host(), *Name::make("client")).to_string(), 5));
   const auto connect = [&] {
     auto bus = std::make_unique<Bus>(harness.reactor(), harness.context(), options, Dispatcher(),
                                      Bus::Events());

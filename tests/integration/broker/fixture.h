@@ -18,6 +18,7 @@
 #include "common/security/token.h"
 #include "common/wire/protocol.h"
 #include "tests/support/temp_dir.h"
+#include "tests/world/session_options.h"
 #include "wire/bus_generated.h"
 
 namespace meshbus::test {
@@ -80,16 +81,6 @@ struct LocalBroker {
   std::unique_ptr<Broker> broker;
 };
 
-inline wire::HelloT hello_of(wire::PeerKind kind, std::string peer,
-                             std::uint64_t incarnation = random_u64()) {
-  wire::HelloT hello;
-  hello.version = 1;
-  hello.peer = std::move(peer);
-  hello.kind = kind;
-  hello.incarnation = incarnation;
-  return hello;
-}
-
 inline wire::HelloT launcher_hello() {
   return hello_of(wire::PeerKind::launcher, Name::make("client")->to_string());
 }
@@ -109,9 +100,7 @@ class TestPeer {
   TestPeer(Loop& loop, const std::string& endpoint, wire::HelloT hello,
            std::function<Result<CurveKeys>()> keys = {})
       : loop_(loop) {
-    Session::Options options;
-    options.endpoint = endpoint;
-    options.hello = std::move(hello);
+    auto options = session_options(endpoint, std::move(hello));
     options.keys = std::move(keys);
     options.hello.capabilities = kCapabilities;
     Dispatcher handlers;

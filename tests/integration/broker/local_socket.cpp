@@ -9,12 +9,12 @@
 
 #include <algorithm>
 #include <deque>
-#include <random>
 #include <system_error>
 #include <thread>
 
 #include "tests/integration/broker/fixture.h"
 #include "tests/integration/broker/strangers_zmtp.h"
+#include "tests/integration/transport/zmtp_harness.h"
 
 using namespace meshbus;
 using namespace meshbus::test;
@@ -22,52 +22,10 @@ using namespace std::chrono_literals;
 
 namespace {
 
-using Parts = std::vector<std::string>;
-
-/// The connection, and what it tells.
-class Client {
+/// A connection of ours to the unix socket of that path.
+class Client : public ZmtpClient {
  public:
-  Client(Loop& loop, const std::string& path) : loop_(loop) {
-    BrokerSocket::Events events;
-    events.on_open = [this] { ++opened; };
-    events.on_handshake_failed = [this](BrokerSocket::Failure failure) { failed = failure; };
-    events.on_readable = [this] {
-      std::vector<zmq::message_t> parts;
-      if (!connection->receive(parts)) return false;
-      Parts& message = received.emplace_back();
-      for (const auto& part : parts) message.push_back(part.to_string());
-      return true;
-    };
-    events.on_writable = [this] { flush(); };
-    events.on_ended = [this](const std::string& reason) {
-      ++ended;
-      why = reason;
-    };
-    connection = std::make_unique<StreamSocket>(
-        loop.reactor, BrokerSocket::Options{.endpoint = "ipc://" + path}, std::move(events));
-  }
-  void send(const Parts& parts) {
-    Frame& frame = waiting.emplace_back();
-    for (const auto& part : parts) frame.parts.emplace_back(part);
-    flush();
-  }
-  void flush() {
-    while (!waiting.empty() && connection->send(waiting.front())) waiting.pop_front();
-  }
-  Client& up() {
-    REQUIRE(loop_.until([this] { return opened == 1; }));
-    return *this;
-  }
-
-  std::unique_ptr<StreamSocket> connection;
-  std::deque<Parts> received;
-  std::deque<Frame> waiting;
-  std::optional<BrokerSocket::Failure> failed;
-  std::string why;
-  int opened = 0, ended = 0;
-
- private:
-  Loop& loop_;
+  Client(Loop& loop, const std::string& path) : ZmtpClient(loop, "ipc://" + path) {}
 };
 
 /// The other end, at the level of bytes.
@@ -121,20 +79,7 @@ TEST_CASE(
   Client client(loop, dir / "b");
   client.up();
 
-  std::mt19937 random(20261123);
-  std::vector<Parts> sent;
-  for (const std::size_t size :
-       {0U, 1U, 254U, 255U, 256U, 8191U, 8192U, 8193U, 65525U, 65536U, 70000U, 1U << 20U}) {
-    sent.push_back({std::string(size, 'x')});
-    sent.push_back({"head", std::string(size, 'y'), "", std::string(size / 2, 'z')});
-  }
-  for (int i = 0; i < 2000; ++i) {
-    Parts& message = sent.emplace_back();
-    for (std::size_t part = 0; part < 1 + random() % 4; ++part)
-      message.emplace_back(random() % (random() % 50 == 0 ? 200'000 : 300),
-                           static_cast<char>('a' + random() % 26));
-  }
-  sent.push_back(Parts(500, "many"));
+  const std::vector<Parts> sent = many_messages();
   for (const Parts& message : sent) client.send(message);
   CHECK_FALSE(client.waiting.empty());  // more than a socket takes
 

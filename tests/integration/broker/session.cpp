@@ -88,9 +88,7 @@ TEST_CASE(
   std::vector<std::uint32_t> heard;
   int losses = 0;
   std::string why;
-  Session::Options options;
-  options.endpoint = broker.endpoint();
-  options.hello = launcher_hello();
+  auto options = session_options(broker.endpoint(), launcher_hello());
   Session::Events events;
   events.on_message = [&](const FrameReader::Message& message) {
     heard.push_back(message.envelope.port());

@@ -59,9 +59,6 @@ wire::ByeT farewell(std::string reason) {
 /// A Bus that takes Acks from any sender, and answers a Watch with an Ack of `answer_size` bytes.
 struct AckPeer {
   AckPeer(Loop& loop, const std::string& endpoint, std::size_t answer_size = 0) {
-    Session::Options options;
-    options.endpoint = endpoint;
-    options.hello = launcher_hello();
     Dispatcher handlers;
     handlers.on<wire::Ack>(Role::observe, [this](const Request&, const wire::Ack&) { ++acks; });
     handlers.on<wire::Watch>(Role::observe,
@@ -70,7 +67,8 @@ struct AckPeer {
                                ack.detail = std::string(answer_size, 'x');
                                bus->answer(request, std::move(ack));
                              });
-    bus.emplace(loop.reactor, loop.context, std::move(options), std::move(handlers), Bus::Events());
+    bus.emplace(loop.reactor, loop.context, session_options(endpoint, launcher_hello()),
+                std::move(handlers), Bus::Events());
     REQUIRE(loop.until([this] { return bus->is_up(); }));
   }
   std::size_t acks = 0;
@@ -345,11 +343,9 @@ TEST_CASE("broker: a launcher on tcp that is stopped for a while is not gone") {
 TEST_CASE("session: may end at any moment of its beginning") {
   LocalBroker host;
   for (int turns = 0; turns < 60; ++turns) {
-    Session::Options options;
-    options.endpoint = host.endpoint();
-    options.hello = launcher_hello();
     std::optional<Session> session;
-    session.emplace(host.loop.reactor, host.loop.context, std::move(options), Session::Events());
+    session.emplace(host.loop.reactor, host.loop.context,
+                    session_options(host.endpoint(), launcher_hello()), Session::Events());
     for (int i = 0; i < turns / 4; ++i)
       host.loop.reactor.turn(std::chrono::milliseconds(turns % 4 == 0 ? 1 : 0));
     session.reset();

@@ -46,20 +46,16 @@ TEST_CASE("casts: who gets one can tell its place in the view, wherever it is sl
   const auto view = *mesh.ref->at("gpu", 2);  // ranks 2 and 5
   std::map<std::uint64_t, std::string> places;
   for (const std::uint64_t rank : {2U, 5U}) {
-    Bus::Events events;
-    Session::Options options;
-    options.endpoint = endpoint_of(*mesh.brokers[rank / 3]);
     mesh.procs[rank].reset();
-    options.hello = proc_hello(mesh.addresses[rank / 3], rank);
+    auto options = session_options(endpoint_of(*mesh.brokers[rank / 3]),
+                                   proc_hello(mesh.addresses[rank / 3], rank));
     options.hello.capabilities = kCapabilities;
-    events.on_data = [](const wire::Envelope&, const wire::CallHeader&, Bytes) {
-      FAIL("not as a plain message");
-    };
-    events.on_cast = [&places, rank](const wire::Envelope&, const wire::CallHeader&, Bytes body,
-                                     const CastBody& cast) {
-      const auto region = from_wire(cast.head().view());
+    Bus::Events events;
+    events.on_delivery = [&places, rank](const Bus::Delivery& delivery) {
+      REQUIRE(delivery.cast != nullptr);
+      const auto region = from_wire(delivery.cast->head().view());
       REQUIRE(region.has_value());
-      places[rank] = std::string(body) + " at " + region->point(rank)->to_string();
+      places[rank] = std::string(delivery.body) + " at " + region->point(rank)->to_string();
     };
     Bus bus(mesh.loop.reactor, mesh.loop.context, std::move(options), Dispatcher(),
             std::move(events));

@@ -44,9 +44,10 @@ TEST_CASE("cli: mesh show draws the ranks of a region") {
   CHECK(out_of({"show", ""}) == "0\n");
   CHECK(out_of({"show", "x=0/1,y=2/1"}) == "no ranks\n");
   const json shown = parse_json(out_of({"show", "8+x=2/1", "--json"}));
-  CHECK(shown ==
-        parse_json(R"({"region": "8+x=2/1", "extent": "{x: 2}", "num_ranks": 2, "offset": 8,
-                                "axes": [{"label": "x", "size": 2, "stride": 1}], "ranks": [8, 9]})"));
+  const char* expected = R"(
+    {"region": "8+x=2/1", "extent": "{x: 2}", "num_ranks": 2, "offset": 8,
+     "axes": [{"label": "x", "size": 2, "stride": 1}], "ranks": [8, 9]})";
+  CHECK(shown == parse_json(expected));
 }
 
 TEST_CASE("cli: mesh ranks lists the base ranks in the region's order") {

@@ -140,7 +140,7 @@ TEST_CASE("cli: the first failing rank gives the exit code and is named last") {
 }
 
 TEST_CASE("cli: ranks that fail at the same time: the lowest is named, wherever it is") {
-  // Nobody can tell cause and consequence apart within 50 ms (RankTable::same_time). When they
+  // Nobody can tell cause and consequence apart within 50 ms (RankTable::kSameTime). When they
   // ended, and so which ones are meant, is in the report, by the millisecond.
   for (int round = 0; round < 5; ++round) {
     const auto finished = run_cli({"run", "--hosts", "2", "--per-host", "gpus=2", "--json", "-",

@@ -184,9 +184,9 @@ TEST_CASE("cli: a stopped run that is told to end ends, ranks too") {
 }
 
 TEST_CASE("cli: USR1 and USR2 are forwarded to the ranks") {
-  Process process(cli(
-      {"run", "-n", "2", "--no-prefix", "--", "sh", "-c",
-       R"(trap 'echo got USR1' USR1; trap 'echo got USR2; exit 0' USR2; echo up; while :; do sleep 100 & wait; done)"}));
+  Process process(cli({"run", "-n", "2", "--no-prefix", "--", "sh", "-c",
+                       "trap 'echo got USR1' USR1; trap 'echo got USR2; exit 0' USR2; echo up; "
+                       "while :; do sleep 100 & wait; done"}));
   REQUIRE(wait_until([&] { return process.out() == "up\nup\n"; }, in_time));
   process.send_signal(SIGUSR1);
   CHECK(wait_until([&] { return process.out() == "up\nup\ngot USR1\ngot USR1\n"; }, in_time));

@@ -14,6 +14,7 @@
 #include "common/bus/bus.h"
 #include "common/security/token.h"
 #include "tests/integration/client/harness.h"
+#include "tests/world/session_options.h"
 #include "wire/supervision_generated.h"
 
 namespace meshbus::test {
@@ -23,12 +24,9 @@ using namespace std::chrono_literals;
 /// A subscriber on the bus, driven by hand on the test's thread.
 struct Subscriber {
   explicit Subscriber(const HostAddr& host) : controller(host, ProcName(Name::controller())) {
-    Session::Options options;
-    options.endpoint = host.zmq_endpoint();
-    options.hello.version = 1;
-    options.hello.peer = must(Name::make("client")).to_string();
-    options.hello.kind = wire::PeerKind::launcher;
-    options.hello.incarnation = random_u64();
+    auto options =
+        session_options(host.zmq_endpoint(),
+                        hello_of(wire::PeerKind::launcher, must(Name::make("client")).to_string()));
     Dispatcher handlers;
     handlers
         .on<wire::MeshEvent>(

@@ -189,7 +189,8 @@ TEST_CASE(
 IFS=: read fd pid inode <<END
 $MESHBUS_BOOTSTRAP
 END
-[ "$(stat -Lc %i /proc/$pid/fd/$fd)" = "$inode" ] && cat /proc/$pid/fd/$fd && echo "$MESHBUS_BOOTSTRAP pid=$pid"
+[ "$(stat -Lc %i /proc/$pid/fd/$fd)" = "$inode" ] && cat /proc/$pid/fd/$fd &&
+echo "$MESHBUS_BOOTSTRAP pid=$pid"
 )sh";
   auto direct = procs(2);
   direct[0].bootstrap = sealed_memfd("first ");

@@ -29,9 +29,7 @@ constexpr std::size_t kSenders = 25;
 /// the next number, and no other.
 struct Ear {
   Ear(Loop& loop, const Broker& broker) {
-    Session::Options options;
-    options.endpoint = endpoint_of(broker);
-    options.hello = launcher_hello();
+    auto options = session_options(endpoint_of(broker), launcher_hello());
     Dispatcher handlers;
     handlers.on<wire::OutputTaken>(Role::observe,
                                    [this](const Request& request, const wire::OutputTaken& taken) {
@@ -62,9 +60,7 @@ struct Ear {
 /// Numbers what it sends to each ear in each lane.
 struct Sender {
   Sender(Loop& loop, const Broker& broker) {
-    Session::Options options;
-    options.endpoint = endpoint_of(broker);
-    options.hello = launcher_hello();
+    auto options = session_options(endpoint_of(broker), launcher_hello());
     Bus::Events events;
     events.on_undeliverable = [this](const wire::Envelope&, const Error& error) {
       told.push_back(error.to_string());

@@ -75,9 +75,7 @@ struct LinkedBrokers {
 /// what it gets.
 struct Talker {
   Talker(Loop& loop, const Broker& broker) {
-    Session::Options options;
-    options.endpoint = endpoint_of(broker);
-    options.hello = launcher_hello();
+    auto options = session_options(endpoint_of(broker), launcher_hello());
     Dispatcher handlers;
     handlers.on<wire::OutputTaken>(Role::observe,
                                    [this](const Request&, const wire::OutputTaken& taken) {

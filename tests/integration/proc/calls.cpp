@@ -151,7 +151,7 @@ TEST_CASE(
   ProcHarness harness;
   harness.start(0, {"serve"});
   harness.wait_ready(0);
-  harness.send(0, 12, "5000");  // asked after one to two seconds (common/bus/bus_fates.cpp)
+  harness.send(0, 12, "5000");  // asked after one to two seconds (common/bus/delivery_tracker.cpp)
   for (int i = 0; i < 10; ++i) harness.send(0, 16, "x");
   harness.wait("the fates", [&] { return harness.launcher_traffic().outstanding == 0; });
   CHECK(harness.undelivered.empty());

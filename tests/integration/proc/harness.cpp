@@ -10,6 +10,7 @@
 
 #include "tests/support/environment.h"
 #include "tests/support/sanitizer_scale.h"
+#include "tests/world/session_options.h"
 #include "wire/bootstrap_generated.h"
 #include "wire/bus_generated.h"
 
@@ -22,12 +23,8 @@ constexpr auto long_enough = 20s;  // for what should come at once, on a busy ma
 constexpr std::uint64_t incarnation = 4711;
 
 Session::Options session(const Broker& broker, const std::string& peer, wire::PeerKind kind) {
-  Session::Options options;
-  options.endpoint = broker.binds().front().zmq_endpoint();
-  options.hello.version = 1;
-  options.hello.peer = peer;
-  options.hello.kind = kind;
-  options.hello.incarnation = incarnation;
+  auto options =
+      session_options(broker.binds().front().zmq_endpoint(), hello_of(kind, peer, incarnation));
   options.hello.pid = static_cast<std::uint32_t>(::getpid());
   return options;
 }

@@ -137,43 +137,64 @@ std::string control_frame(NativeBody body, std::uint64_t id = 0) {
   return writer.finish().parts.at(0).to_string();
 }
 
-/// Waits until the broker has no more than that.
-void check_returns(Loop& loop, const KeyedBroker& broker, std::size_t descriptors,
-                   std::uint64_t memory) {
-  CHECK(loop.until([&] { return broker.descriptors() <= descriptors; }, in_time));
-  const bool is_back = loop.until([&] { return broker.memory() <= memory + kSlackKib; }, in_time);
-  CAPTURE(memory);
-  CAPTURE(broker.memory());
-  CHECK(is_back);
+/// A broker before an attack, its victims, and what it had then.
+struct Scene {
+  Loop loop;
+  KeyedBroker broker;
+  Victims victims{loop, broker.unix_endpoint()};
+  const std::size_t descriptors = broker.descriptors();
+  const std::uint64_t memory = broker.memory();
+  const BrokerSocket::Keys keys = broker.observer();
+  /// The most memory that look() has seen.
+  std::uint64_t most = 0;
+
+  void look() { most = std::max(most, broker.memory()); }
+  /// An observer that has said nothing yet but its keys.
+  std::unique_ptr<RawCurve> observer() {
+    return std::make_unique<RawCurve>(loop, broker.port(), keys.server_key, keys);
+  }
+  /// Waits until the broker has no more descriptors than before.
+  void check_descriptors(std::chrono::milliseconds limit = in_time) {
+    CHECK(loop.until([&] { return broker.descriptors() <= descriptors; }, limit));
+  }
+  /// And no more memory.
+  void check_returns() {
+    check_descriptors();
+    const bool is_back = loop.until([&] { return broker.memory() <= memory + kSlackKib; }, in_time);
+    CAPTURE(memory);
+    CAPTURE(broker.memory());
+    CHECK(is_back);
+  }
+};
+
+/// The greeting of a client with keys.
+std::string curve_greeting() {
+  std::string greeting = zmtp_greeting();
+  greeting.replace(12, 5, "CURVE");
+  return greeting;
 }
 
 }  // namespace
 
 TEST_CASE("attacks S4: strangers that announce a megabyte before their handshake get 8 KiB each") {
-  Loop loop;
-  KeyedBroker broker;
-  Victims victims(loop, broker.unix_endpoint());
-  const std::size_t descriptors = broker.descriptors();
-  const std::uint64_t memory = broker.memory();
-  std::string greeting = zmtp_greeting();
-  greeting.replace(12, 5, "CURVE");
+  Scene scene;
+  const std::string greeting = curve_greeting();
   const std::string large = greeting + zmtp_long_header(1 << 20, 4) + std::string(1 << 20, 'A');
   const std::string slow = greeting + zmtp_long_header(7000, 4) + std::string(6000, 'A');
   std::deque<Pouring> strangers;
-  std::uint64_t most = 0;
-  victims.check_during(300, [&] {
+  scene.victims.check_during(300, [&] {
     for (int i = 0; i < 3; ++i)
-      strangers.emplace_back(RawConnection(broker.port()), i % 2 == 0 ? large : slow);
+      strangers.emplace_back(RawConnection(scene.broker.port()), i % 2 == 0 ? large : slow);
     for (Pouring& one : strangers) {
       if (!one.is_ended()) one.pour();
     }
-    most = std::max(most, broker.memory());
+    scene.look();
   });
-  CHECK(most <= memory + kSlackKib);
+  CHECK(scene.most <= scene.memory + kSlackKib);
   // A quarter of the pool for one address, whatever the limit of descriptors is.
-  CHECK(broker.descriptors() <= descriptors + 256);
+  CHECK(scene.broker.descriptors() <= scene.descriptors + 256);
   // None got more than it may, and all that asked for more were hung up on.
-  CHECK(loop.until(
+  CHECK(scene.loop.until(
       [&] {
         std::size_t large_ones = 0, ended = 0;
         for (Pouring& one : strangers) {
@@ -185,76 +206,58 @@ TEST_CASE("attacks S4: strangers that announce a megabyte before their handshake
       },
       in_time));
   strangers.clear();
-  check_returns(loop, broker, descriptors, memory);
+  scene.check_returns();
 }
 
 TEST_CASE("attacks S4: strangers that stall in every state of the handshake have ten seconds") {
-  Loop loop;
-  KeyedBroker broker;
-  Victims victims(loop, broker.unix_endpoint());
-  const std::size_t descriptors = broker.descriptors();
-  const std::uint64_t memory = broker.memory();
-  const auto keys = broker.observer();
-  std::string greeting = zmtp_greeting();
-  greeting.replace(12, 5, "CURVE");
+  Scene scene;
+  const std::string greeting = curve_greeting();
   std::vector<RawConnection> silent, half;
   std::vector<std::unique_ptr<RawCurve>> after_hello;
   for (int i = 0; i < 10; ++i) {
-    silent.emplace_back(broker.port());
-    half.emplace_back(broker.port());
+    silent.emplace_back(scene.broker.port());
+    half.emplace_back(scene.broker.port());
     REQUIRE(half.back().write(greeting.substr(0, static_cast<std::size_t>(6 * i))));
-    after_hello.push_back(std::make_unique<RawCurve>(loop, broker.port(), keys.server_key, keys));
+    after_hello.push_back(scene.observer());
   }
-  victims.check_during(200, [] {});
-  CHECK(loop.until([&] { return broker.descriptors() <= descriptors; }, 15s));
+  scene.victims.check_during(200, [] {});
+  scene.check_descriptors(15s);
   CHECK(std::ranges::all_of(silent, [](RawConnection& one) { return one.is_ended(); }));
   CHECK(std::ranges::all_of(half, [](RawConnection& one) { return one.is_ended(); }));
   CHECK(std::ranges::all_of(after_hello, [](auto& one) { return one->connection.is_ended(); }));
-  check_returns(loop, broker, descriptors, memory);
+  scene.check_returns();
 }
 
 TEST_CASE("attacks S3: an observer whose message never ends gets two megabytes, and is ended") {
-  Loop loop;
-  KeyedBroker broker;
-  Victims victims(loop, broker.unix_endpoint());
-  const std::size_t descriptors = broker.descriptors();
-  const std::uint64_t memory = broker.memory();
-  const auto keys = broker.observer();
+  Scene scene;
   std::vector<std::unique_ptr<RawCurve>> observers;
   std::deque<Pouring> pouring;
   for (int i = 0; i < 8; ++i) {
-    RawCurve& one = *observers.emplace_back(
-        std::make_unique<RawCurve>(loop, broker.port(), keys.server_key, keys));
+    RawCurve& one = *observers.emplace_back(scene.observer());
     one.up();
     std::string bytes;
     for (int part = 0; part < 64; ++part) bytes += one.message(std::string(256 * 1024, 'm'), true);
     pouring.emplace_back(std::move(one.connection), std::move(bytes));
   }
-  std::uint64_t most = 0;
-  victims.check_during(100, [&] {
+  scene.victims.check_during(100, [&] {
     for (Pouring& one : pouring) one.pour();
-    most = std::max(most, broker.memory());
+    scene.look();
   });
-  CHECK(loop.until(
+  CHECK(scene.loop.until(
       [&] { return std::ranges::all_of(pouring, [](Pouring& one) { return one.is_ended(); }); },
       in_time));
-  CHECK(most <= memory + 8 * 2 * 1024 + kSlackKib);
-  broker.process().wait_for_output("too many for one message", in_time);
+  CHECK(scene.most <= scene.memory + 8 * 2 * 1024 + kSlackKib);
+  scene.broker.process().wait_for_output("too many for one message", in_time);
   pouring.clear();
-  check_returns(loop, broker, descriptors, memory);
+  scene.check_returns();
 }
 
 TEST_CASE("attacks S2: observers that introduce thousands of hosts and are reset end no broker") {
-  Loop loop;
-  KeyedBroker broker;
-  Victims victims(loop, broker.unix_endpoint());
-  const std::size_t descriptors = broker.descriptors();
-  const auto keys = broker.observer();
+  Scene scene;
   std::vector<std::unique_ptr<RawCurve>> observers;
   std::deque<std::string> bytes;
   for (int k = 0; k < 8; ++k) {
-    RawCurve& one = *observers.emplace_back(
-        std::make_unique<RawCurve>(loop, broker.port(), keys.server_key, keys));
+    RawCurve& one = *observers.emplace_back(scene.observer());
     one.up();
     std::string& all = bytes.emplace_back(one.message(control_frame(launcher_hello()), false));
     for (int i = 0; i < 2400; ++i) {
@@ -264,16 +267,16 @@ TEST_CASE("attacks S2: observers that introduce thousands of hosts and are reset
     }
   }
   std::vector<std::size_t> sent(observers.size());
-  victims.check_during(100, [&] {
+  scene.victims.check_during(100, [&] {
     for (std::size_t i = 0; i < observers.size(); ++i)
       sent[i] += observers[i]->connection.write_some(
           std::string_view(bytes[i]).substr(sent[i], 16 * 1024));
   });
   for (auto& one : observers) one->connection.close_with_reset();
   observers.clear();
-  victims.check_during(100, [] {});
-  CHECK(broker.process().is_running());
-  CHECK(loop.until([&] { return broker.descriptors() <= descriptors; }, in_time));
+  scene.victims.check_during(100, [] {});
+  CHECK(scene.broker.process().is_running());
+  scene.check_descriptors();
 }
 
 TEST_CASE("attacks S7: strangers on tcp take no descriptor of local peers") {

@@ -160,7 +160,7 @@ TEST_CASE(
                          .exit_code = 3});
   table.apply(kA, end, kLater);
   CHECK_FALSE(table.is_over(0, kLater));
-  CHECK(table.is_over(0, kLater + RankTable::exit_report_limit));
+  CHECK(table.is_over(0, kLater + RankTable::kExitReportLimit));
   table.apply(kA, *ExitReport(0, "exit 3"));
   CHECK(table.is_over(0, kLater));
   table.begin_incarnation(0);
@@ -288,7 +288,7 @@ TEST_CASE("rank_table: a failure is told once, with its exit report") {
                     .exit_code = 3}),
               kLater);
   CHECK(table.take_failures(kLater).empty());
-  CHECK(table.next_due(kLater) == kLater + RankTable::failure_limit);
+  CHECK(table.next_due(kLater) == kLater + RankTable::kFailureLimit);
   table.apply(kA, *ExitReport(0, "exit 3", "oh no\n"));
   const auto failures = table.take_failures(kLater + 1ms);
   REQUIRE(failures.size() == 1);
@@ -325,9 +325,9 @@ TEST_CASE(
               kStart);
   table.apply(kB, *ExitReport(1, "exit 2"));
   CHECK(table.take_failures(kStart).empty());
-  CHECK(table.next_due(kStart) == kStart + RankTable::failure_limit);
+  CHECK(table.next_due(kStart) == kStart + RankTable::kFailureLimit);
   table.apply(kA, make({.rank = 0}), kStart + 20ms);
-  CHECK(table.next_due(kStart + 20ms) == kStart + 20ms + RankTable::start_limit);
+  CHECK(table.next_due(kStart + 20ms) == kStart + 20ms + RankTable::kStartLimit);
   CHECK(table.take_failures(kStart + 69ms).empty());
   CHECK(table.take_failures(kStart + 70ms).size() == 1);
 }
@@ -358,15 +358,15 @@ TEST_CASE(
   SUBCASE("an exit report is missing: the failures do not wait for it as long as the mesh does") {
     CHECK(table.take_failures(kStart + 50ms).empty());
     CHECK(table.take_failures(kStart + 51ms).size() == 1);
-    CHECK(table.next_due(kStart + 51ms) == kStart + 1ms + RankTable::failure_limit);
-    CHECK(table.take_failures(kStart + 1ms + RankTable::failure_limit).size() == 1);
-    CHECK_FALSE(table.is_complete(kStart + 1ms + RankTable::failure_limit));
-    CHECK(table.is_complete(kStart + 1ms + RankTable::exit_report_limit));
+    CHECK(table.next_due(kStart + 51ms) == kStart + 1ms + RankTable::kFailureLimit);
+    CHECK(table.take_failures(kStart + 1ms + RankTable::kFailureLimit).size() == 1);
+    CHECK_FALSE(table.is_complete(kStart + 1ms + RankTable::kFailureLimit));
+    CHECK(table.is_complete(kStart + 1ms + RankTable::kExitReportLimit));
   }
   SUBCASE("nobody has asked until no exit report is waited for any more") {
-    CHECK_FALSE(table.is_complete(kStart + 1ms + RankTable::exit_report_limit));
-    CHECK(table.take_failures(kStart + 1ms + RankTable::exit_report_limit).size() == 2);
-    CHECK(table.is_complete(kStart + 1ms + RankTable::exit_report_limit));
+    CHECK_FALSE(table.is_complete(kStart + 1ms + RankTable::kExitReportLimit));
+    CHECK(table.take_failures(kStart + 1ms + RankTable::kExitReportLimit).size() == 2);
+    CHECK(table.is_complete(kStart + 1ms + RankTable::kExitReportLimit));
   }
   CHECK(table.take_failures(kLater).empty());
 }
@@ -377,7 +377,7 @@ TEST_CASE("rank_table: a rank that never starts does not hold the failures of ot
               make({.rank = 1, .state = wire::ProcState::stopped, .ended_ms = 10, .exit_code = 2}),
               kStart);
   table.apply(kB, *ExitReport(1, "exit 2"));
-  CHECK(table.take_failures(kStart + RankTable::failure_limit).size() == 1);
+  CHECK(table.take_failures(kStart + RankTable::kFailureLimit).size() == 1);
 }
 
 TEST_CASE("rank_table: what was stopped on request is no failure, whatever signal it took") {
@@ -482,10 +482,10 @@ TEST_CASE("rank_table: a mesh is complete with all exit reports, or 2 s after th
   table.apply(kB, make({.rank = 1, .generation = 2, .state = wire::ProcState::stopped}), kLater);
   CHECK(table.is_ended());
   CHECK_FALSE(table.is_complete(kLater));
-  CHECK(table.next_due(kLater) == kLater + RankTable::exit_report_limit);
+  CHECK(table.next_due(kLater) == kLater + RankTable::kExitReportLimit);
   table.apply(kA, *ExitReport(0, "exit 0"));
   CHECK_FALSE(table.is_complete(kLater));
-  CHECK(table.is_complete(kLater + RankTable::exit_report_limit));
+  CHECK(table.is_complete(kLater + RankTable::kExitReportLimit));
   table.apply(kB, *ExitReport(1, "exit 0"));
   CHECK(table.is_complete(kLater));
 }

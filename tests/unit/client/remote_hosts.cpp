@@ -70,8 +70,8 @@ TEST_CASE("remote_hosts: advice") {
 
 TEST_CASE("remote_hosts: an order is one line of JSON") {
   const RemoteOrder order{{"lease=1s"}, "sweep", true, "P", "S", "L"};
-  CHECK(
-      order.to_json_line() ==
-      R"({"settings":["lease=1s"],"containment":"sweep","end_on_broker_loss":true,"host_public_key":"P","host_secret_key":"S","launcher_public_key":"L"})"
-      "\n");
+  CHECK(order.to_json_line() ==
+        R"({"settings":["lease=1s"],"containment":"sweep","end_on_broker_loss":true,)"
+        R"("host_public_key":"P","host_secret_key":"S","launcher_public_key":"L"})"
+        "\n");
 }

@@ -1,9 +1,11 @@
-// The bytes of everything that travels or is stored, against those that releases wrote
-// (tests/golden). What `flatc --conform` lets through is found here: a field removed from the end,
-// a struct that grew, a default that changed, a table that is gone.
+// Everything that travels or is stored, against the bytes that releases wrote (tests/golden). These
+// tests find what `flatc --conform` lets through: a field removed from the end, a struct that grew,
+// a default that changed, a table that is gone. Further samples come from the schemas, by
+// reflection (tests/unit/schemas/seeded.h).
 #include <doctest/doctest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -23,8 +25,11 @@
 #include "tests/support/body_union.h"
 #include "tests/support/golden.h"
 #include "tests/support/temp_dir.h"
-#include "tests/unit/schemas/samples.h"
+#include "tests/unit/schemas/seeded.h"
+#include "wire/bootstrap_generated.h"
 #include "wire/control_generated.h"
+#include "wire/ledger_generated.h"
+#include "wire/monitor_generated.h"
 #include "wire/relay_generated.h"
 #include "wire/replies_generated.h"
 #include "wire/settings_generated.h"
@@ -33,8 +38,6 @@ using namespace meshbus;
 using namespace meshbus::test;
 
 namespace {
-
-using Form = WireSample::Form;
 
 /// FlatBuffers changed the name after 2.0.
 template <typename Parser>
@@ -69,6 +72,15 @@ class Schemas {
     REQUIRE(found != nullptr);
     return *found;
   }
+  /// The bytes of such a table, from its JSON.
+  std::string bytes(const std::string& name, const std::string& json) {
+    REQUIRE(parser_.SetRootType(("meshbus.wire." + name).c_str()));
+    const bool is_read = parser_.Parse(json.c_str());
+    INFO(parser_.error_);
+    REQUIRE(is_read);
+    return {reinterpret_cast<const char*>(parser_.builder_.GetBufferPointer()),
+            parser_.builder_.GetSize()};
+  }
   std::string text(const void* table, const std::string& name) const {
     std::string text;
     REQUIRE(generate_text(parser_, table, "meshbus.wire." + name, &text));
@@ -79,9 +91,27 @@ class Schemas {
   flatbuffers::Parser parser_;
 };
 
-const Schemas& schemas() {
-  static const Schemas current(source_dir() + "/schemas");
+Schemas& schemas() {
+  static Schemas current(source_dir() + "/schemas");
   return current;
+}
+
+/// A frame as this build writes it.
+std::string frame_bytes(bool is_link) {
+  const auto envelope = [](wire::Kind kind, std::uint32_t port) {
+    return wire::Envelope(1, 2, 3, 4, 5, 6, 0, port, kind, wire::Lane::data, 7, wire::Role::operate,
+                          kFlagNoReturn);
+  };
+  FrameWriter writer(wire::Lane::data, is_link);
+  writer.add(envelope(wire::Kind::message, 9), "12345");
+  const wire::CallHeader header(0x0102030405060708, 5000, wire::ErrorCode::call_error, 0x0a0b);
+  writer.add(envelope(wire::Kind::error, 10),
+             std::string(reinterpret_cast<const char*>(&header), sizeof header) + "it failed!");
+  if (!is_link) writer.add(envelope(wire::Kind::message, 11), std::string(kInlineLimit + 1, 'x'));
+  Frame frame = writer.finish();
+  frame.set_credit(0x3132333435363738);
+  if (is_link) frame.set_link(0x4142434445464748, 0x5152535455565758);
+  return frame.parts.front().to_string();
 }
 
 /// Frames and what is in them.
@@ -116,20 +146,20 @@ std::string frame_meaning(const Schemas& schemas, const std::string& bytes) {
   return text;
 }
 
-/// What bytes of the form of that sample mean.
-std::string meaning(const Schemas& schemas, const WireSample& like, const std::string& bytes) {
-  switch (like.form) {
-    case Form::control: return schemas.text(flatbuffers::GetRoot<char>(bytes.data()), "Control");
-    case Form::table: return schemas.text(flatbuffers::GetRoot<char>(bytes.data()), like.table);
-    case Form::frame: return frame_meaning(schemas, bytes);
-  }
-  return {};
+/// "HostState" of "HostState.2": a message, a frame, or a table that is a whole by itself.
+std::string kind_of(const std::string& name) {
+  return name.substr(0, name.find('.'));
 }
 
+bool is_frame(const std::string& name) {
+  return name == "Frame" || name == "LinkFrame";
+}
+
+/// The bytes of a table as generated code reads and writes them again.
 template <typename Table>
-std::string read_and_write_table(const std::string& bytes, const char* identifier = nullptr) {
+std::string rewrite_table(const std::string& bytes, const char* identifier) {
   flatbuffers::Verifier verifier(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
-  REQUIRE(verifier.VerifyBuffer<Table>(identifier));
+  REQUIRE(verifier.VerifyBuffer<Table>(nullptr));
   typename Table::NativeTableType native;
   flatbuffers::GetRoot<Table>(bytes.data())->UnPackTo(&native);
   flatbuffers::FlatBufferBuilder builder;
@@ -137,39 +167,83 @@ std::string read_and_write_table(const std::string& bytes, const char* identifie
   return {reinterpret_cast<const char*>(builder.GetBufferPointer()), builder.GetSize()};
 }
 
-/// What the generated code reads, written again by it.
-std::string read_and_write(const WireSample& like, const std::string& bytes) {
-  if (like.form == Form::control) {
-    const auto control = ControlMessage::decode(bytes);
-    REQUIRE(control.has_value());
-    wire::ControlT native;
-    (*control)->UnPackTo(&native);
-    return encode_union({native.id, native.deadline_ms, native.is_answer}, native.body);
+struct RootTable {
+  std::string (*rewrite)(const std::string& bytes, const char* identifier);
+  const char* identifier = nullptr;
+};
+
+/// The tables that are a whole by themselves, besides Control.
+const std::map<std::string, RootTable>& root_tables() {
+  static const std::map<std::string, RootTable> tables{
+      {"Bootstrap", {rewrite_table<wire::Bootstrap>}},
+      {"CastHead", {rewrite_table<wire::CastHead>}},
+      {"CollectAnswers", {rewrite_table<wire::CollectAnswers>}},
+      {"Collected", {rewrite_table<wire::Collected>}},
+      {"DetachedCast", {rewrite_table<wire::DetachedCast>}},
+      {"LedgerEntry", {rewrite_table<wire::LedgerEntry>}},
+      {"MonitorEvent", {rewrite_table<wire::MonitorEvent>, "MBM1"}},
+      {"PartialReply", {rewrite_table<wire::PartialReply>}},
+      {"PassOn", {rewrite_table<wire::PassOn>}},
+      {"SettingsAnswer", {rewrite_table<wire::SettingsAnswer>}},
+      {"SettingsCall", {rewrite_table<wire::SettingsCall>}},
+      {"StatusMesh", {rewrite_table<wire::StatusMesh>}},
+      {"TapBatch", {rewrite_table<wire::TapBatch>, "MBT1"}},
+  };
+  return tables;
+}
+
+/// The name of the table that the bytes of this kind are.
+std::string table_of(const std::string& kind) {
+  return root_tables().contains(kind) ? kind : "Control";
+}
+
+/// What bytes of that kind mean.
+std::string meaning(const Schemas& schemas, const std::string& kind, const std::string& bytes) {
+  if (is_frame(kind)) return frame_meaning(schemas, bytes);
+  return schemas.text(flatbuffers::GetRoot<char>(bytes.data()), table_of(kind));
+}
+
+std::string write(const wire::Control& control) {
+  wire::ControlT native;
+  control.UnPackTo(&native);
+  return encode_union({native.id, native.deadline_ms, native.is_answer}, native.body);
+}
+
+/// What this build writes after it has read the bytes of that kind; a frame is built anew.
+std::string rewrite(const std::string& kind, const std::string& bytes) {
+  if (is_frame(kind)) return frame_bytes(kind == "LinkFrame");
+  if (const auto found = root_tables().find(kind); found != root_tables().end())
+    return found->second.rewrite(bytes, found->second.identifier);
+  const auto control = ControlMessage::decode(bytes);
+  REQUIRE(control.has_value());
+  CHECK(control->body_name() == kind);
+  return write(**control);
+}
+
+/// Bytes of that kind with every field set, seeded.
+std::string seeded(const std::string& kind, std::uint32_t seed) {
+  SeededValues values(seed);
+  values.choose("body", kind);
+  const auto table = table_of(kind);
+  const auto bytes = schemas().bytes(table, values.table(schemas().find(table)));
+  // As generated code writes them, with the identifier.
+  if (table == "Control") return write(*flatbuffers::GetRoot<wire::Control>(bytes.data()));
+  const auto& root = root_tables().at(kind);
+  return root.rewrite(bytes, root.identifier);
+}
+
+/// Everything but frames.
+std::vector<std::string> all_kinds() {
+  std::vector<std::string> kinds;
+  for (const auto body : wire::EnumValuesBody()) {
+    if (body != wire::Body::NONE) kinds.emplace_back(wire::EnumNameBody(body));
   }
-  if (like.table == "Bootstrap") return read_and_write_table<wire::Bootstrap>(bytes);
-  if (like.table == "DetachedCast") return read_and_write_table<wire::DetachedCast>(bytes);
-  if (like.table == "CastHead") return read_and_write_table<wire::CastHead>(bytes);
-  if (like.table == "CollectAnswers") return read_and_write_table<wire::CollectAnswers>(bytes);
-  if (like.table == "Collected") return read_and_write_table<wire::Collected>(bytes);
-  if (like.table == "LedgerEntry") return read_and_write_table<wire::LedgerEntry>(bytes);
-  if (like.table == "MonitorEvent") return read_and_write_table<wire::MonitorEvent>(bytes, "MBM1");
-  if (like.table == "TapBatch") return read_and_write_table<wire::TapBatch>(bytes, "MBT1");
-  if (like.table == "PassOn") return read_and_write_table<wire::PassOn>(bytes);
-  if (like.table == "PartialReply") return read_and_write_table<wire::PartialReply>(bytes);
-  if (like.table == "SettingsAnswer") return read_and_write_table<wire::SettingsAnswer>(bytes);
-  if (like.table == "SettingsCall") return read_and_write_table<wire::SettingsCall>(bytes);
-  if (like.table == "StatusMesh") return read_and_write_table<wire::StatusMesh>(bytes);
-  REQUIRE(like.table.empty());
-  return bytes;
+  for (const auto& [name, table] : root_tables()) kinds.push_back(name);
+  return kinds;
 }
 
 /// What is newer than the last release.
 constexpr const char* kUnreleased = "unreleased";
-
-/// "HostState" of "HostState.2"
-std::string message_of(const std::string& name) {
-  return name.substr(0, name.find('.'));
-}
 
 std::map<std::string, Golden> golden_by_name() {
   std::map<std::string, Golden> all;
@@ -221,43 +295,17 @@ std::string meaning_today(const Golden& golden) {
 }  // namespace
 
 TEST_CASE(
-    "schema: this build writes and reads the bytes that releases wrote, and they mean the same") {
-  const auto golden = golden_by_name();
-  const bool is_to_be_added = std::getenv("ADD_GOLDEN") != nullptr;
-  for (const auto& sample : wire_samples()) {
-    CAPTURE(sample.name);
-    const auto found = golden.find(sample.name);
-    if (found == golden.end()) {
-      if (is_to_be_added) {
-        const auto path = add_golden(
-            {kUnreleased, sample.name, meaning(schemas(), sample, sample.bytes), sample.bytes});
-        FAIL_CHECK(
-            path
-            << " is written: read what it says the bytes mean, commit it, and run the test again");
-      } else {
-        FAIL_CHECK("there are no golden bytes of "
-                   << sample.name
-                   << ". When it is new: ADD_GOLDEN=1 ./dev test --filter schema "
-                      "(schemas/released/README.md)");
-      }
-      continue;
-    }
-    const auto expected = meaning_today(found->second);
-    INFO("what a release has written never changes: schemas/released/README.md");
-    CHECK(meaning(schemas(), sample, found->second.bytes) == expected);
-    CHECK(meaning(schemas(), sample, sample.bytes) == expected);
-    const auto again = read_and_write(sample, found->second.bytes);
-    CHECK(meaning(schemas(), sample, again) == expected);
+    "schema: this build reads and writes the bytes that releases wrote, and they mean the same") {
+  INFO("what a release has written never changes: schemas/released/README.md");
+  for (const auto& [name, golden] : golden_by_name()) {
+    CAPTURE(name);
+    const auto kind = kind_of(name);
+    const auto expected = meaning_today(golden);
+    CHECK(meaning(schemas(), kind, golden.bytes) == expected);
+    const auto again = rewrite(kind, golden.bytes);
+    CHECK(meaning(schemas(), kind, again) == expected);
     // Another FlatBuffers may arrange the same contents in another order.
-    if (FLATBUFFERS_VERSION_MAJOR != 2 && sample.form != Form::frame) continue;
-    CHECK((sample.bytes == found->second.bytes));
-    CHECK((again == found->second.bytes));
-  }
-  std::set<std::string> names;
-  for (const auto& sample : wire_samples()) names.insert(sample.name);
-  for (const auto& [name, unused] : golden) {
-    if (!names.contains(name) && !is_to_be_added)
-      FAIL_CHECK("tests/golden has " << name << ", of which there is no sample any more");
+    if (FLATBUFFERS_VERSION_MAJOR == 2 || is_frame(kind)) CHECK((again == golden.bytes));
   }
 }
 
@@ -265,45 +313,66 @@ TEST_CASE(
     "schema: a reader with a release's schemas reads what this build writes as that release meant "
     "it") {
   std::map<std::string, Schemas> released;
-  const auto golden = golden_by_name();
-  for (const auto& sample : wire_samples()) {
-    const auto found = golden.find(sample.name);
-    if (found == golden.end()) continue;  // told by the test above
-    const auto& release = found->second.release;
-    if (release == kUnreleased) continue;
-    CAPTURE(sample.name);
+  for (const auto& [name, golden] : golden_by_name()) {
+    if (golden.release == kUnreleased) continue;
+    CAPTURE(name);
     const auto old =
-        released.try_emplace(release, source_dir() + "/schemas/released/" + release).first;
-    CHECK(meaning(old->second, sample, sample.bytes) == found->second.meaning);
+        released.try_emplace(golden.release, source_dir() + "/schemas/released/" + golden.release)
+            .first;
+    const auto kind = kind_of(name);
+    CHECK(meaning(old->second, kind, rewrite(kind, golden.bytes)) == golden.meaning);
+  }
+}
+
+TEST_CASE("schema: generated code reads and writes every field of every table, with any value") {
+  for (const auto& kind : all_kinds()) {
+    for (const std::uint32_t seed : {1U, 2U, 3U}) {
+      CAPTURE(kind);
+      CAPTURE(seed);
+      const auto bytes = seeded(kind, seed);
+      CHECK(meaning(schemas(), kind, rewrite(kind, bytes)) == meaning(schemas(), kind, bytes));
+    }
   }
 }
 
 TEST_CASE("schema: every message, and every field of every table, is in the golden bytes") {
+  std::map<std::string, int> count;
   std::set<std::string> seen;
-  std::set<std::string> messages;
-  for (const auto& sample : wire_samples()) {
-    if (sample.form == Form::frame) continue;
-    const auto& definition =
-        schemas().find(sample.form == Form::control ? "Control" : sample.table);
-    note_fields(definition, *flatbuffers::GetRoot<flatbuffers::Table>(sample.bytes.data()), seen);
-    messages.insert(message_of(sample.name));
-    if (sample.form != Form::control) continue;
-    const auto control = ControlMessage::decode(sample.bytes);
-    REQUIRE(control.has_value());
-    CHECK(control->body_name() == message_of(sample.name));
+  for (const auto& [name, golden] : golden_by_name()) {
+    const auto kind = kind_of(name);
+    ++count[kind];
+    if (!is_frame(kind))
+      note_fields(schemas().find(table_of(kind)),
+                  *flatbuffers::GetRoot<flatbuffers::Table>(golden.bytes.data()), seen);
   }
-  for (const auto body : wire::EnumValuesBody()) {
-    if (body == wire::Body::NONE) continue;
-    INFO("wire_samples() in tests/unit/schemas/samples.cpp: add one of "
-         << wire::EnumNameBody(body));
-    CHECK(messages.count(wire::EnumNameBody(body)) == 1);
+  for (const auto& kind : all_kinds()) {
+    // Several seeds, because each one chooses one member of an inner union.
+    for (std::uint32_t seed = 1; seed <= 32; ++seed) {
+      const auto bytes = seeded(kind, seed);
+      std::set<std::string> fields;
+      note_fields(schemas().find(table_of(kind)),
+                  *flatbuffers::GetRoot<flatbuffers::Table>(bytes.data()), fields);
+      if (count[kind] > 0 && std::includes(seen.begin(), seen.end(), fields.begin(), fields.end()))
+        continue;
+      CAPTURE(kind);
+      if (std::getenv("ADD_GOLDEN") == nullptr) {
+        FAIL_CHECK(
+            "golden bytes are missing, or none set one of its fields. When these are new: "
+            "ADD_GOLDEN=1 ./dev test --filter schema (schemas/released/README.md)");
+        break;
+      }
+      const auto name = ++count[kind] == 1 ? kind : kind + "." + std::to_string(count[kind]);
+      const auto path = add_golden({kUnreleased, name, meaning(schemas(), kind, bytes), bytes});
+      FAIL_CHECK(path << " is written: read what it says the bytes mean, commit it, and run the "
+                         "test again");
+      seen.merge(fields);
+    }
   }
   for (const auto* definition : schemas().parser().structs_.vec) {
     if (definition->fixed) continue;
     for (const auto* field : definition->fields.vec) {
-      const auto name = definition->name + "." + field->name;
-      INFO("wire_samples() in tests/unit/schemas/samples.cpp: add one that sets " << name);
-      CHECK(seen.count(name) == 1);
+      CAPTURE(definition->name + "." + field->name);
+      CHECK((field->deprecated || seen.contains(definition->name + "." + field->name)));
     }
   }
 }
@@ -331,18 +400,18 @@ TEST_CASE(
         "pid " + std::to_string(::getpid()) +
             "\nmark 4611686018427387981\ncgroup /sys/fs/cgroup/meshbus-" + directory->name + "\n");
   // Members may be added (pids_limit was), none may go or change.
-  CHECK(
-      warden::to_json_line({.host = "unix:/a \"b\"",
-                            .containment = "cgroup v2",
-                            .containment_reason = {},
-                            .pids_reason = {},
-                            .run_dir = "/run/x",
-                            .pid = 1,
-                            .broker_pid = 2,
-                            .agent_pid = 3,
-                            .keeper_pid = 4}) ==
-      R"({"host":"unix:/a \"b\"","pid":1,"containment":"cgroup v2","pids_limit":0,"run_dir":"/run/x",)"
-      R"("monitor":"unix:/run/x/monitor","broker_pid":2,"agent_pid":3,"keeper_pid":4})"
-      "\n");
+  CHECK(warden::to_json_line({.host = "unix:/a \"b\"",
+                              .containment = "cgroup v2",
+                              .containment_reason = {},
+                              .pids_reason = {},
+                              .run_dir = "/run/x",
+                              .pid = 1,
+                              .broker_pid = 2,
+                              .agent_pid = 3,
+                              .keeper_pid = 4}) ==
+        R"({"host":"unix:/a \"b\"","pid":1,"containment":"cgroup v2","pids_limit":0,)"
+        R"("run_dir":"/run/x",)"
+        R"("monitor":"unix:/run/x/monitor","broker_pid":2,"agent_pid":3,"keeper_pid":4})"
+        "\n");
   CHECK(warden::error_json_line("no\n") == "{\"error\":\"no\\u000a\"}\n");
 }

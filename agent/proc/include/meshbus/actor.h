@@ -50,7 +50,7 @@ class ActorSystem;
 /// an answer (Proc::call) fail with would_block there: use ActorContext::call_async.
 ///
 /// Failure. An exception from a handler ends that actor, and no other: it is Failed, with the
-/// message's type and what std::nested_exception tells of the causes; whoever called gets
+/// message's type and what std::nested_exception tells of the causes; the caller gets
 /// call_error; the owner is told; its children are stopped. An Error that a handler returns is an
 /// answer like another: the actor lives on.
 ///
@@ -75,7 +75,7 @@ struct ActorMessage {
   /// The deadline of a call: its caller waits no longer. Calls that are late already never come to
   /// a handler.
   std::optional<std::chrono::steady_clock::time_point> deadline;
-  /// Of a cast: where this rank is in the view that was addressed.
+  /// In a cast: where this rank is in the view that was addressed.
   std::optional<Point> point;
 };
 
@@ -175,7 +175,7 @@ class ActorContext {
   /// The actors of the same name in all procs of this proc's mesh: those that it can be spawned
   /// with.
   ActorMeshRef peers() const;
-  /// Of a child.
+  /// About a child.
   std::optional<ActorId> parent() const;
 
   /// Sends a message that nobody answers; also to itself. Never waits. Errors: too_large (1 MiB),

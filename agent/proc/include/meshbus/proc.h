@@ -19,7 +19,7 @@
 #include "meshbus/result.h"
 #include "meshbus/shared_body.h"
 
-/// The library inside the procs of a mesh: finds out who this process is, keeps in touch with the
+/// The library inside the procs of a mesh: finds out its rank, keeps in touch with the
 /// host's agent, and lets ranks call each other (spec 4.3-4.5).
 ///
 ///     #include <meshbus/proc.h>
@@ -81,7 +81,7 @@ struct Incoming {
   /// The deadline of a call: its caller waits no longer. Calls that are late already never come to
   /// a handler.
   std::optional<std::chrono::steady_clock::time_point> deadline;
-  /// Of a cast: where this rank is in the view that was addressed.
+  /// In a cast: where this rank is in the view that was addressed.
   std::optional<Point> point;
 };
 
@@ -96,7 +96,7 @@ struct Undelivered {
 
 /// How actors of one type live (meshbus/actor.h).
 struct ActorOptions {
-  /// What waits for such an actor at most; whoever sends more gets queue_full. One message always
+  /// What waits for such an actor at most; a further one gets queue_full. One message always
   /// fits.
   std::size_t mailbox_count = 16'384;
   std::size_t mailbox_bytes = std::size_t{16} * 1024 * 1024;  ///< In bytes.
@@ -177,7 +177,7 @@ Result<void> bootstrap(const ProcProgram& program);
 /// (EX_CONFIG).
 [[noreturn]] void bootstrap_or_die(const ProcProgram& program);
 
-/// This process as a proc of its mesh: who it is, and its ways to other ranks. The program gets it
+/// This process as a proc of its mesh: its name, and its ways to other ranks. The program gets it
 /// in main() and in handlers; there is one, and it lives as long as the process. Every function may
 /// be called from any thread of the program.
 class Proc {

@@ -169,8 +169,8 @@ TEST_CASE("event_text: an end comes back as it was, in one line for people") {
   const auto event = ended(3);
   const auto line = to_line(event);
   CHECK(line.find('\n') == line.size() - 1);
-  CHECK(line.starts_with(
-      R"({"time":"2023-11-14T22:13:20.123456Z","time_ns":1700000000123456789,"kind":"proc_ended","mesh":"m-13Se1Maqzryj")"));
+  CHECK(line.starts_with(R"({"time":"2023-11-14T22:13:20.123456Z","time_ns":1700000000123456789,)"
+                         R"("kind":"proc_ended","mesh":"m-13Se1Maqzryj")"));
   const auto back = parse_event(line);
   REQUIRE(back.has_value());
   CHECK(back->time_ns == event.time_ns);

@@ -218,11 +218,11 @@ TEST_CASE("proc_actor_pool: those who have much to do take turns with the others
 TEST_CASE("proc_actor_pool: a slice ends after so many steps, or so much time") {
   const Slice::Time begin{};
   Slice steps(begin);
-  for (unsigned i = 1; i < Slice::max_steps; ++i) CHECK_FALSE(steps.is_over(begin));
+  for (unsigned i = 1; i < Slice::kMaxSteps; ++i) CHECK_FALSE(steps.is_over(begin));
   CHECK(steps.is_over(begin));
   Slice time(begin);
-  CHECK_FALSE(time.is_over(begin + Slice::max_time - 1ns));
-  CHECK(time.is_over(begin + Slice::max_time));
+  CHECK_FALSE(time.is_over(begin + Slice::kMaxTime - 1ns));
+  CHECK(time.is_over(begin + Slice::kMaxTime));
 }
 
 TEST_CASE(

@@ -1,13 +1,10 @@
+#include "agent/proc/runtime/handler_intake.h"
+
 #include <exception>
-#include <string>
 #include <utility>
-#include <vector>
 
-#include "agent/proc/runtime/runtime.h"
+#include "common/bus/cast.h"
 #include "common/wire/wire_region.h"
-#include "wire/frame_generated.h"
-
-// What comes in: from the broker to the handlers' thread, and what the sender hears of it.
 
 namespace meshbus::mesh_proc {
 namespace {
@@ -23,7 +20,13 @@ void log_thrown(std::uint32_t port, const char* what) {
 
 }  // namespace
 
-std::optional<Point> Runtime::point_of(const CastBody& cast) {
+HandlerIntake::HandlerIntake(const Parts& parts, std::uint64_t rank)
+    : parts_(parts),
+      rank_(rank),
+      taken_(parts.reactor, runs_,
+             [this](const wire::Envelope& envelope) { bus_->taken(envelope); }) {}
+
+std::optional<Point> HandlerIntake::point_of(const CastBody& cast) {
   if (cast.front() == cast_front_) return cast_point_;
   cast_front_ = cast.front();
   cast_point_.reset();
@@ -33,64 +36,63 @@ std::optional<Point> Runtime::point_of(const CastBody& cast) {
   return cast_point_;
 }
 
-Error Runtime::is_behind() const {
+Error HandlerIntake::is_behind() const {
   return {ErrorCode::queue_full,
-          bootstrap_.proc.to_string() + " is behind: its queue for handlers is full"};
+          parts_.bootstrap.proc.to_string() + " is behind: its queue for handlers is full"};
 }
 
-void Runtime::on_delivery(const Bus::Delivery& delivery) {
+void HandlerIntake::on_delivery(const Bus::Delivery& delivery) {
   const wire::Envelope& envelope = delivery.envelope;
   const wire::CallHeader& header = delivery.header;
   const bool is_call = envelope.kind() == wire::Kind::call;
-  if (is_call && envelope.port() == kSettingsPort)
-    return on_settings(envelope, header, delivery.body);
   std::optional<Point> point;
   if (delivery.cast != nullptr) point = point_of(*delivery.cast);
-  // What an actor takes is told in the order in which it came, behind what waits for the handlers.
-  if (has_fate(envelope) && runs_.untaken() > 0 &&
-      !work_.has_room(runs_.open_bytes(), runs_.open_size()))
+  // Messages are acknowledged in the order in which they came: an actor's ones, too, wait behind
+  // those for the handlers.
+  if (is_tracked(envelope) && runs_.untaken() > 0 &&
+      !parts_.work.has_room(runs_.open_bytes(), runs_.open_size()))
     return bus_->give_back(envelope, is_behind());
-  switch (actors_.on_data(envelope, header, delivery.body, point)) {
+  switch (parts_.actors.on_data(envelope, header, delivery.body, point)) {
     case ActorSystem::Delivery::not_mine: break;
     case ActorSystem::Delivery::returned: return;
     case ActorSystem::Delivery::taken:
-      if (!has_fate(envelope)) return;
+      if (!is_tracked(envelope)) return;
       if (runs_.untaken() == 0) return bus_->taken(envelope);
       return add_message(nullptr, delivery, std::nullopt);
   }
-  const auto found = program_.handlers_.find(envelope.port());
-  if (found == program_.handlers_.end()) {
+  const auto found = parts_.handlers.find(envelope.port());
+  if (found == parts_.handlers.end()) {
     const bool is_of_actor = envelope.port() > UINT32_MAX / 2;
     const Error error(ErrorCode::no_such_port,
-                      bootstrap_.proc.to_string() +
+                      parts_.bootstrap.proc.to_string() +
                           (is_of_actor ? " has no actor with port " : " has no handler for port ") +
                           std::to_string(envelope.port()));
     return is_call ? bus_->fail_call(envelope, header, error) : bus_->give_back(envelope, error);
   }
   if (is_call) return add_call(found->second, delivery, std::move(point));
-  if (!work_.has_room(runs_.open_bytes() + sizeof(MessageRun::Message) + delivery.body.size(),
-                      runs_.open_size()))
+  if (!parts_.work.has_room(runs_.open_bytes() + sizeof(MessageRun::Message) + delivery.body.size(),
+                            runs_.open_size()))
     return bus_->give_back(envelope, is_behind());
   add_message(&found->second, delivery, std::move(point));
 }
 
-void Runtime::add_message(const ProcProgram::Handler* handler, const Bus::Delivery& delivery,
-                          std::optional<Point> point) {
+void HandlerIntake::add_message(const ProcProgram::Handler* handler, const Bus::Delivery& delivery,
+                                std::optional<Point> point) {
   MessageRun& run = runs_.open();
   const Point* const kept = point ? run.keep(std::move(*point)) : nullptr;
-  // What is not for a handler keeps no frame.
+  // A message for an actor keeps no frame.
   run.add({handler, delivery.envelope, handler == nullptr ? Bytes() : delivery.body, kept},
           handler == nullptr ? nullptr : delivery.frame);
   if (run.is_full()) close_run();
 }
 
-void Runtime::close_run() {
+void HandlerIntake::close_run() {
   if (!runs_.is_open()) return;
   const auto run = runs_.close();
-  const bool is_taken = work_.push(run->bytes(), run->size(), [this, run] {
+  const bool is_taken = parts_.work.push(run->bytes(), run->size(), [this, run] {
     run->run([this](const MessageRun::Message& message) { handle_message(message); });
     // If this is the last work, this very thread turns the reactor next, and tells.
-    if (work_.is_last()) reactor_.post_quietly([this] { taken_.tell(); });
+    if (parts_.work.is_last()) parts_.reactor.post_quietly([this] { taken_.tell(); });
   });
   if (!is_taken) {
     runs_.drop_last();
@@ -100,8 +102,8 @@ void Runtime::close_run() {
   }
 }
 
-void Runtime::add_call(const ProcProgram::Handler& handler, const Bus::Delivery& delivery,
-                       std::optional<Point> point) {
+void HandlerIntake::add_call(const ProcProgram::Handler& handler, const Bus::Delivery& delivery,
+                             std::optional<Point> point) {
   close_run();
   Incoming incoming;
   incoming.port = delivery.envelope.port();
@@ -111,33 +113,19 @@ void Runtime::add_call(const ProcProgram::Handler& handler, const Bus::Delivery&
   incoming.source_host = delivery.envelope.source_host();
   incoming.body = delivery.body;
   if (delivery.header.deadline_ms() > 0)
-    incoming.deadline = reactor_.now() + std::chrono::milliseconds(delivery.header.deadline_ms());
+    incoming.deadline =
+        parts_.reactor.now() + std::chrono::milliseconds(delivery.header.deadline_ms());
   const bool is_taken =
-      work_.push(sizeof incoming + delivery.body.size(), 1,
-                 [this, &handler, envelope = delivery.envelope, header = delivery.header,
-                  incoming = std::move(incoming),
-                  frame = delivery.frame] { handle(handler, envelope, header, incoming); });
+      parts_.work.push(sizeof incoming + delivery.body.size(), 1,
+                       [this, &handler, envelope = delivery.envelope, header = delivery.header,
+                        incoming = std::move(incoming), frame = delivery.frame] {
+                         handle_call(handler, envelope, header, incoming);
+                       });
   if (!is_taken) bus_->fail_call(delivery.envelope, delivery.header, is_behind());
 }
 
-void Runtime::on_settings(const wire::Envelope& envelope, const wire::CallHeader& header,
-                          Bytes body) {
-  const auto changes = decode_settings_call(body);
-  if (!changes) return bus_->fail_call(envelope, header, changes.error());
-  if (!changes->empty()) {
-    if (envelope.role() < Role::operate)
-      return bus_->fail_call(envelope, header,
-                             Error(ErrorCode::unauthorised,
-                                   "settings of procs are changed by who may start and stop them"));
-    if (const auto changed = settings_.change(*changes); !changed)
-      return bus_->fail_call(envelope, header, changed.error());
-    apply_settings();
-  }
-  bus_->answer_call(envelope, header, encode_settings(settings_.list()));
-}
-
-void Runtime::handle_message(const MessageRun::Message& message) {
-  if (is_cut_) return;
+void HandlerIntake::handle_message(const MessageRun::Message& message) {
+  if (parts_.is_cut) return;
   Incoming incoming;
   incoming.body = message.body;
   incoming.port = message.envelope.port();
@@ -145,7 +133,7 @@ void Runtime::handle_message(const MessageRun::Message& message) {
   incoming.source_host = message.envelope.source_host();
   if (message.point != nullptr) incoming.point = *message.point;
   try {
-    const auto answer = (*message.handler)(proc_, incoming);
+    const auto answer = (*message.handler)(parts_.proc, incoming);
     if (!answer)
       log::warn("handler of port " + std::to_string(incoming.port) + ": " +
                 answer.error().to_string());
@@ -156,14 +144,14 @@ void Runtime::handle_message(const MessageRun::Message& message) {
   }
 }
 
-void Runtime::handle(const ProcProgram::Handler& handler, const wire::Envelope& envelope,
-                     const wire::CallHeader& header, const Incoming& incoming) {
-  if (is_cut_) return;
+void HandlerIntake::handle_call(const ProcProgram::Handler& handler, const wire::Envelope& envelope,
+                                const wire::CallHeader& header, const Incoming& incoming) {
+  if (parts_.is_cut) return;
   if (incoming.deadline && *incoming.deadline < std::chrono::steady_clock::now())
     return;  // nobody waits any more
   Result<std::string> answer = fail(ErrorCode::call_error, "");
   try {
-    answer = handler(proc_, incoming);
+    answer = handler(parts_.proc, incoming);
   } catch (const std::exception& error) {
     answer = fail(ErrorCode::call_error, error.what());
   } catch (...) {
@@ -172,7 +160,7 @@ void Runtime::handle(const ProcProgram::Handler& handler, const wire::Envelope& 
   if (!answer && answer.error().code() != ErrorCode::call_error)
     answer = fail(ErrorCode::call_error, answer.error().to_string());
   // At once: a message that the next handler sends must not arrive before this answer.
-  (void)outgoing_.use(
+  (void)parts_.outgoing.use(
       [&](Bus& bus) -> Result<void> {
         if (answer) {
           bus.answer_call(envelope, header, *answer);
@@ -181,16 +169,16 @@ void Runtime::handle(const ProcProgram::Handler& handler, const wire::Envelope& 
         }
         return {};
       },
-      work_.is_last());
+      parts_.work.is_last());
 }
 
-void Runtime::on_undelivered(const wire::Envelope& envelope, const Error& error) {
-  if (envelope.kind() == wire::Kind::control) return actors_.on_undelivered(envelope);
+void HandlerIntake::on_undelivered(const wire::Envelope& envelope, const Error& error) {
+  if (envelope.kind() == wire::Kind::control) return parts_.actors.on_undelivered(envelope);
   if (envelope.kind() != wire::Kind::message) {
-    // An answer that its caller is not there for any more.
+    // An answer whose caller has ended.
     return log::debug("an answer came back: " + error.to_string());
   }
-  if (!program_.on_undelivered_)
+  if (!parts_.on_undelivered)
     return lost_log_.warn("a message for port " + std::to_string(envelope.port()) +
                           " came back: " + error.to_string());
   if (returns_ >= kMostReturns)
@@ -200,12 +188,12 @@ void Runtime::on_undelivered(const wire::Envelope& envelope, const Error& error)
                           " others wait for on_undelivered: " + error.to_string());
   ++returns_;
   close_run();
-  work_.push_last([this, envelope, error] {
+  parts_.work.push_last([this, envelope, error] {
     --returns_;
-    if (is_cut_) return;
+    if (parts_.is_cut) return;
     try {
-      program_.on_undelivered_(
-          proc_, Undelivered{rank_of(envelope.destination_proc()), envelope.port(), error});
+      parts_.on_undelivered(parts_.proc, Undelivered{parts_.ranks.find(envelope.destination_proc()),
+                                                     envelope.port(), error});
     } catch (const std::exception& thrown) {
       log::warn(std::string("on_undelivered: ") + thrown.what());
     } catch (...) {
@@ -214,14 +202,17 @@ void Runtime::on_undelivered(const wire::Envelope& envelope, const Error& error)
   });
 }
 
-std::optional<std::uint64_t> Runtime::rank_of(std::uint64_t proc_key) {
-  std::call_once(ranks_once_, [this] {
-    for (std::uint64_t rank = 0; rank < bootstrap_.mesh.num_ranks(); ++rank)
-      rank_of_key_.emplace(bootstrap_.mesh.proc_at(rank)->key(), rank);
+void HandlerIntake::when_taken(std::function<void()> then) {
+  taken_.tell();
+  if (runs_.untaken() == 0) return then();
+  // Behind the messages that wait for the handlers.
+  close_run();
+  parts_.work.push_last([this, then = std::move(then)] {
+    parts_.reactor.post([this, then] {
+      taken_.tell();
+      then();
+    });
   });
-  const auto found = rank_of_key_.find(proc_key);
-  if (found == rank_of_key_.end()) return std::nullopt;
-  return found->second;
 }
 
 }  // namespace meshbus::mesh_proc

@@ -1,5 +1,3 @@
-#include "common/bus/fates.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -9,6 +7,8 @@
 #include <random>
 #include <vector>
 
+#include "common/bus/ack_batch.h"
+#include "common/bus/sent_messages.h"
 #include "common/wire/frame.h"
 #include "wire/frame_generated.h"
 
@@ -27,8 +27,8 @@ wire::Envelope numbered(std::uint64_t sequence, wire::Kind kind = wire::Kind::me
   return envelope;
 }
 
-constexpr SentFates::Receiver kReceiver{7, 8};
-constexpr TakenCounts::Source kSource{1, 0, 0};
+constexpr SentMessages::Receiver kReceiver{7, 8};
+constexpr AckBatch::Source kSource{1, 0, 0};
 
 /// A sender and what it was told.
 struct Sender {
@@ -39,9 +39,9 @@ struct Sender {
   void settle(std::uint64_t end) { fates.settle(kReceiver, end, tell); }
   Numbers take_told() { return std::exchange(told, {}); }
 
-  SentFates fates{100'000};
+  SentMessages fates{100'000};
   Numbers told;
-  SentFates::Tell tell = [this](const wire::Envelope& envelope) {
+  SentMessages::Tell tell = [this](const wire::Envelope& envelope) {
     CHECK(envelope.destination_proc() == kReceiver.proc);
     CHECK(envelope.kind() == wire::Kind::message);
     told.push_back(envelope.sequence());
@@ -50,18 +50,18 @@ struct Sender {
 
 }  // namespace
 
-TEST_CASE("fates: which messages have one") {
-  CHECK(has_fate(numbered(1)));
-  CHECK_FALSE(has_fate(numbered(1, wire::Kind::reply)));
-  CHECK_FALSE(has_fate(numbered(1, wire::Kind::error)));
-  CHECK_FALSE(has_fate(numbered(1, wire::Kind::call)));
-  CHECK_FALSE(has_fate(numbered(1, wire::Kind::control)));
+TEST_CASE("delivery: which messages have one") {
+  CHECK(is_tracked(numbered(1)));
+  CHECK_FALSE(is_tracked(numbered(1, wire::Kind::reply)));
+  CHECK_FALSE(is_tracked(numbered(1, wire::Kind::error)));
+  CHECK_FALSE(is_tracked(numbered(1, wire::Kind::call)));
+  CHECK_FALSE(is_tracked(numbered(1, wire::Kind::control)));
   auto unwanted = numbered(1);
   unwanted.mutate_flags(kFlagNoReturn);
-  CHECK_FALSE(has_fate(unwanted));
+  CHECK_FALSE(is_tracked(unwanted));
 }
 
-TEST_CASE("fates: what is taken is forgotten, cumulatively, and nobody is told") {
+TEST_CASE("delivery: what is taken is forgotten, cumulatively, and nobody is told") {
   Sender sender;
   sender.add(1, 10);
   CHECK(sender.fates.count() == 10);
@@ -76,7 +76,7 @@ TEST_CASE("fates: what is taken is forgotten, cumulatively, and nobody is told")
   CHECK(sender.fates.totals().taken == 10);
 }
 
-TEST_CASE("fates: a run that begins later tells of what was lost before it") {
+TEST_CASE("delivery: a run that begins later tells of what was lost before it") {
   Sender sender;
   sender.add(1, 10);
   // The receiver's broker died with 6 and 7, and the report of the first run with it.
@@ -93,7 +93,7 @@ TEST_CASE("fates: a run that begins later tells of what was lost before it") {
   CHECK(sender.told.empty());
 }
 
-TEST_CASE("fates: when fewer were taken than sent, all that were not heard of before are told") {
+TEST_CASE("delivery: when fewer were taken than sent, all that were not heard of before are told") {
   Sender sender;
   sender.add(1, 10);
   sender.on_taken({{1, 3, 3}});
@@ -104,7 +104,7 @@ TEST_CASE("fates: when fewer were taken than sent, all that were not heard of be
   CHECK(sender.fates.empty());
 }
 
-TEST_CASE("fates: what came back is not told again, whoever says so first") {
+TEST_CASE("delivery: what came back is not told again, whoever says so first") {
   Sender sender;
   sender.add(1, 5);
   CHECK(sender.fates.remove(kReceiver, numbered(3)));
@@ -119,7 +119,7 @@ TEST_CASE("fates: what came back is not told again, whoever says so first") {
   CHECK(totals.sent == totals.taken + totals.returned + totals.unknown + sender.fates.count());
 }
 
-TEST_CASE("fates: a silent receiver is asked once at a time, about what was sent by then") {
+TEST_CASE("delivery: a silent receiver is asked once at a time, about what was sent by then") {
   Sender sender;
   sender.add(1, 3);
   CHECK(sender.fates.silent().empty());
@@ -140,7 +140,7 @@ TEST_CASE("fates: a silent receiver is asked once at a time, about what was sent
   CHECK(sender.fates.silent().size() == 1);
 }
 
-TEST_CASE("fates: a receiver of an older release, and a limit") {
+TEST_CASE("delivery: a receiver of an older release, and a limit") {
   Sender sender;
   sender.add(1, 3);
   sender.fates.ignore(kReceiver);
@@ -150,30 +150,29 @@ TEST_CASE("fates: a receiver of an older release, and a limit") {
   CHECK(sender.fates.remove(kReceiver, numbered(5)));
   CHECK(sender.fates.totals().ignored == 5);
   CHECK(sender.told.empty());
-  SentFates small(2);
+  SentMessages small(2);
   small.add(kReceiver, numbered(1));
   CHECK(small.has_room());
   small.add(kReceiver, numbered(2));
   CHECK_FALSE(small.has_room());
 }
 
-TEST_CASE("fates: nonsense from a receiver settles no more than was sent") {
+TEST_CASE("delivery: nonsense from a receiver settles no more than was sent") {
   Sender sender;
   sender.add(5, 9);
   sender.on_taken({{0, 0, 0}, {9, 3, 1}, {UINT64_MAX, UINT64_MAX, UINT64_MAX}});
   CHECK(sender.fates.empty());
   CHECK(sender.told.size() <= 5);
   sender.on_taken({{1, UINT64_MAX, 0}});
-  SentFates none(10);
+  SentMessages none(10);
   none.on_taken(kReceiver, {{1, 2, 3}}, sender.tell);
   none.settle(kReceiver, 9, sender.tell);
   CHECK(none.empty());
 }
 
-TEST_CASE("fates: a receiver says what it took once, and begins a new run with a new session") {
-  TakenCounts counts;
+TEST_CASE("delivery: a receiver says what it took once, and begins a new run with a new session") {
+  AckBatch counts;
   for (std::uint64_t i : {3U, 5U, 6U}) CHECK_FALSE(counts.take(numbered(i)));
-  REQUIRE(counts.has_unsaid());
   auto reports = counts.reports();
   REQUIRE(reports.size() == 1);
   CHECK(reports[0].to == kSource);
@@ -181,9 +180,9 @@ TEST_CASE("fates: a receiver says what it took once, and begins a new run with a
   CHECK(reports[0].runs[0].first() == 3);
   CHECK(reports[0].runs[0].last() == 6);
   CHECK(reports[0].runs[0].count() == 3);
-  CHECK_FALSE(counts.has_unsaid());
+  CHECK(counts.reports().empty());
   counts.restart();
-  CHECK(counts.has_unsaid());
+  CHECK(counts.reports().size() == 1);
   counts.take(numbered(9));
   const auto report = counts.report(kSource);
   REQUIRE(report.runs.size() == 2);
@@ -196,7 +195,7 @@ TEST_CASE("fates: a receiver says what it took once, and begins a new run with a
   CHECK(is_time);
 }
 
-TEST_CASE("fates: whatever dies, each message is taken or told, and told once") {
+TEST_CASE("delivery: whatever dies, each message is taken or told, and told once") {
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     CAPTURE(seed);
     std::mt19937_64 random(seed);
@@ -204,7 +203,7 @@ TEST_CASE("fates: whatever dies, each message is taken or told, and told once") 
       return std::uniform_int_distribution<std::size_t>(0, count - 1)(random);
     };
     Sender sender;
-    std::optional<TakenCounts> receiver(std::in_place);
+    std::optional<AckBatch> receiver(std::in_place);
     Numbers on_way, taken, returned;
     std::deque<std::vector<wire::TakenRun>> reports;
     std::uint64_t next = 1;

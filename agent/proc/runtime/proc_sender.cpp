@@ -1,21 +1,17 @@
-#include <unistd.h>
+#include "agent/proc/runtime/proc_sender.h"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include "agent/proc/runtime/known_procs.h"
-#include "agent/proc/runtime/runtime.h"
 #include "common/base/block_pool.h"
 #include "wire/frame_generated.h"
-
-// What goes out: calls, messages and casts of the program, from any of its threads.
 
 namespace meshbus::mesh_proc {
 namespace {
 
-/// What a cast may bring: a message, less what says for whom it is (CastPlan::kMostRuns, and a
-/// region).
+/// The body of a cast has at most the size of a message, less the ranks that it is for
+/// (CastPlan::kMostRuns, and a region).
 constexpr std::size_t kCastLimit = 960 * 1024;
 constexpr std::size_t kCallLimit = kBodyLimit - sizeof(wire::CallHeader);
 
@@ -23,8 +19,8 @@ Error is_ending() {
   return {ErrorCode::fate_unknown, "this proc is ending"};
 }
 
-/// Fills a future exactly once: with the answer, or, when the bus is gone before there is one, with
-/// what that means.
+/// Fills a future exactly once: with the answer, or with fate_unknown when the bus is gone before
+/// there is one.
 class Answer {
  public:
   ~Answer() {
@@ -41,7 +37,8 @@ class Answer {
   bool filled_ = false;
 };
 
-/// What this thread knows, for the runtime of that number: a thread sends from one proc, as a rule.
+/// The keys that this thread knows, for the sender of that number: a thread mostly sends from one
+/// proc.
 KnownProcs& known_procs(std::uint64_t runtime) {
   thread_local std::pair<std::uint64_t, KnownProcs> known{0, KnownProcs()};
   if (known.first != runtime) known = {runtime, KnownProcs()};
@@ -56,25 +53,23 @@ std::future<Result<std::string>> failed(const Error& error) {
 
 }  // namespace
 
-Result<void> Runtime::check_caller(const ProcId& to) const {
-  if (is_forked())
-    return fail(ErrorCode::refused, "this process is a child of fork(): it is not " +
-                                        bootstrap_.proc.to_string() + "; use exec");
-  if (is_reactor_thread_)
-    return fail(ErrorCode::would_block, "the library's own thread cannot wait");
-  if (actors_.is_here())
-    return fail(
-        ErrorCode::would_block,
-        "an actor that waits keeps its thread from the others; use ActorContext::call_async");
-  if (work_.is_here() && to == bootstrap_.proc)
-    return fail(ErrorCode::would_block, "a handler that calls its own proc would wait for itself");
-  return {};
+ProcSender::ProcSender(Reactor& reactor, const Bootstrap& bootstrap,
+                       const std::atomic<bool>& is_cut, CheckCaller check_caller)
+    : bootstrap_(bootstrap),
+      is_cut_(is_cut),
+      check_caller_(std::move(check_caller)),
+      outgoing_(reactor, kSendMost) {}
+
+Result<void> ProcSender::check_fork() const {
+  if (!is_forked()) return {};
+  return fail(ErrorCode::refused, "this process is a child of fork(): it is not " +
+                                      bootstrap_.proc.to_string() + "; use exec");
 }
 
-std::future<Result<std::string>> Runtime::call(const ProcId& to, std::uint32_t port,
-                                               std::string_view body,
-                                               std::chrono::milliseconds deadline) {
-  if (is_forked()) return failed(check_caller(to).error());
+std::future<Result<std::string>> ProcSender::call(const ProcId& to, std::uint32_t port,
+                                                  std::string_view body,
+                                                  std::chrono::milliseconds deadline) {
+  if (is_forked()) return failed(check_fork().error());
   if (body.size() > kCallLimit) {
     return failed(Error(ErrorCode::too_large, "a call of " + std::to_string(body.size()) +
                                                   " bytes; the limit is " +
@@ -88,8 +83,8 @@ std::future<Result<std::string>> Runtime::call(const ProcId& to, std::uint32_t p
   return future;
 }
 
-void Runtime::call(const ProcId& to, std::uint32_t port, std::string_view body,
-                   std::chrono::milliseconds deadline, Bus::CallAnswer answer) {
+void ProcSender::call(const ProcId& to, std::uint32_t port, std::string_view body,
+                      std::chrono::milliseconds deadline, Bus::CallAnswer answer) {
   const auto limit = std::clamp<std::chrono::milliseconds>(deadline, std::chrono::milliseconds(0),
                                                            std::chrono::milliseconds(UINT32_MAX));
   const auto done = outgoing_.use([&](Bus& bus) -> Result<void> {
@@ -100,15 +95,15 @@ void Runtime::call(const ProcId& to, std::uint32_t port, std::string_view body,
   if (!done) answer(fail(done.error()));
 }
 
-Result<void> Runtime::check_send(std::size_t bytes) const {
-  if (is_forked()) return fail(check_caller(bootstrap_.proc).error());
+Result<void> ProcSender::check_send(std::size_t bytes) const {
+  if (is_forked()) return fail(check_fork().error());
   if (bytes <= kBodyLimit) return {};
   return fail(ErrorCode::too_large, "a message of " + std::to_string(bytes) +
                                         " bytes; the limit is " + std::to_string(kBodyLimit));
 }
 
-Result<void> Runtime::send(const ProcId& to, std::uint32_t port, std::string_view body,
-                           const SharedBody* shared, std::chrono::milliseconds patience) {
+Result<void> ProcSender::send(const ProcId& to, std::uint32_t port, std::string_view body,
+                              const SharedBody* shared, std::chrono::milliseconds patience) {
   if (auto allowed = check_send(body.size()); !allowed) return allowed;
   if (is_cut_) return {};
   return outgoing_.send(
@@ -116,8 +111,8 @@ Result<void> Runtime::send(const ProcId& to, std::uint32_t port, std::string_vie
       patience);
 }
 
-Result<void> Runtime::send(std::uint64_t rank, std::uint32_t port, std::string_view body,
-                           const SharedBody* shared, std::chrono::milliseconds patience) {
+Result<void> ProcSender::send(std::uint64_t rank, std::uint32_t port, std::string_view body,
+                              const SharedBody* shared, std::chrono::milliseconds patience) {
   if (auto allowed = check_send(body.size()); !allowed) return allowed;
   const auto to = known_procs(number_).rank(bootstrap_.mesh, rank);
   if (!to) return fail(to.error());
@@ -127,9 +122,9 @@ Result<void> Runtime::send(std::uint64_t rank, std::uint32_t port, std::string_v
       patience);
 }
 
-Result<std::shared_ptr<const CastPlan>> Runtime::plan_cast(const ProcMeshRef& to,
-                                                           std::size_t bytes) {
-  if (is_forked()) return fail(check_caller(bootstrap_.proc).error());
+Result<std::shared_ptr<const CastPlan>> ProcSender::plan_cast(const ProcMeshRef& to,
+                                                              std::size_t bytes) {
+  if (is_forked()) return fail(check_fork().error());
   if (bytes > kCastLimit) {
     return fail(ErrorCode::too_large, "a cast of " + std::to_string(bytes) +
                                           " bytes; the limit is " + std::to_string(kCastLimit));
@@ -138,8 +133,8 @@ Result<std::shared_ptr<const CastPlan>> Runtime::plan_cast(const ProcMeshRef& to
   return plans_.get(to);
 }
 
-Result<void> Runtime::cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
-                           std::chrono::milliseconds patience) {
+Result<void> ProcSender::cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
+                              std::chrono::milliseconds patience) {
   auto plan = plan_cast(to, body.size());
   if (!plan) return fail(plan.error());
   return outgoing_.use_when_room({body.size() + sizeof(wire::Envelope), (*plan)->targets.size()},
@@ -149,14 +144,14 @@ Result<void> Runtime::cast(const ProcMeshRef& to, std::uint32_t port, std::strin
                                  });
 }
 
-Result<CastAnswers::Answers> Runtime::call_all(const ProcMeshRef& to, std::uint32_t port,
-                                               std::string_view body,
-                                               std::chrono::milliseconds deadline) {
+Result<CastAnswers::Answers> ProcSender::call_all(const ProcMeshRef& to, std::uint32_t port,
+                                                  std::string_view body,
+                                                  std::chrono::milliseconds deadline) {
   auto plan = plan_cast(to, body.size());
   if (!plan) return fail(plan.error());
   if ((*plan)->targets.empty()) return CastAnswers::Answers();
   const bool has_us = (*plan)->ordinal_of_proc.contains(bootstrap_.proc.key());
-  if (auto allowed = check_caller(has_us ? bootstrap_.proc : (*plan)->view.proc_at(0).value());
+  if (auto allowed = check_caller_(has_us ? bootstrap_.proc : (*plan)->view.proc_at(0).value());
       !allowed)
     return fail(allowed.error());
   auto answers = std::make_shared<CastAnswers>((*plan)->targets.size());
@@ -175,7 +170,7 @@ Result<CastAnswers::Answers> Runtime::call_all(const ProcMeshRef& to, std::uint3
     for (std::uint64_t ordinal = 0; ordinal < (*plan)->targets.size(); ++ordinal)
       answers->fill(ordinal, fail(asked.error()));
   }
-  flush();
+  outgoing_.flush_now();
   return future.get();
 }
 

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "agent/proc/actors/actor_system.h"
+#include "agent/proc/loop/work_queue.h"
+#include "agent/proc/runtime/bootstrap.h"
+#include "agent/proc/runtime/message_run.h"
+#include "agent/proc/runtime/rank_index.h"
+#include "agent/proc/runtime/taken_reports.h"
+#include "common/base/log.h"
+#include "common/bus/bus.h"
+#include "common/bus/outgoing.h"
+#include "common/loop/reactor.h"
+#include "meshbus/proc.h"
+
+namespace meshbus::mesh_proc {
+
+/// Brings messages and calls from the bus to their actor or to the handlers' thread, and their
+/// answers back; refuses what is for nobody, or too much. Lives on the reactor's thread unless a
+/// function says otherwise.
+class HandlerIntake {
+ public:
+  /// What it works with; outlives it.
+  struct Parts {
+    const Bootstrap& bootstrap;
+    const std::map<std::uint32_t, ProcProgram::Handler>& handlers;  ///< By port.
+    const std::function<void(Proc&, const Undelivered&)>& on_undelivered;
+    Proc& proc;
+    Reactor& reactor;
+    WorkQueue& work;
+    ActorSystem& actors;
+    Outgoing& outgoing;
+    RankIndex& ranks;
+    /// Nothing is handled any more.
+    const std::atomic<bool>& is_cut;
+  };
+  /// `rank`: of this proc, in its mesh.
+  HandlerIntake(const Parts& parts, std::uint64_t rank);
+  HandlerIntake(const HandlerIntake&) = delete;
+  HandlerIntake& operator=(const HandlerIntake&) = delete;
+
+  /// Before everything else.
+  void attach(Bus& bus) noexcept { bus_ = &bus; }
+  void on_delivery(const Bus::Delivery& delivery);
+  void on_undelivered(const wire::Envelope& envelope, const Error& error);
+  /// Hands the messages that were added until now to the handlers' thread. Before anything else is
+  /// queued for it.
+  void close_run();
+  /// Acknowledges what was taken until now.
+  void acknowledge() { taken_.tell(); }
+  /// Runs `then` once everything that came until now is taken.
+  void when_taken(std::function<void()> then);
+
+ private:
+  /// A message for a handler; null: for an actor, which has it already.
+  void add_message(const ProcProgram::Handler* handler, const Bus::Delivery& delivery,
+                   std::optional<Point> point);
+  void add_call(const ProcProgram::Handler& handler, const Bus::Delivery& delivery,
+                std::optional<Point> point);
+  /// On the handlers' thread.
+  void handle_message(const MessageRun::Message& message);
+  /// On the handlers' thread: a call.
+  void handle_call(const ProcProgram::Handler& handler, const wire::Envelope& envelope,
+                   const wire::CallHeader& header, const Incoming& incoming);
+  Error is_behind() const;
+  /// For a cast: the place of this rank in its view.
+  std::optional<Point> point_of(const CastBody& cast);
+
+  const Parts parts_;
+  const std::uint64_t rank_;
+  Bus* bus_ = nullptr;
+  /// Messages that the handlers' thread has, or will have.
+  MessageRuns runs_;
+  TakenReports taken_;
+  /// Messages that came back and wait for the handlers' thread.
+  std::atomic<std::size_t> returns_{0};
+  log::Limited lost_log_{1};
+  /// The last view that something was cast to, as it was written, and our place in it.
+  std::string cast_front_;
+  std::optional<Point> cast_point_;
+};
+
+}  // namespace meshbus::mesh_proc

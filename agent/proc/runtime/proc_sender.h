@@ -1,0 +1,78 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "agent/proc/runtime/bootstrap.h"
+#include "common/base/forks.h"
+#include "common/bus/bus.h"
+#include "common/bus/cast.h"
+#include "common/bus/outgoing.h"
+#include "common/loop/reactor.h"
+#include "meshbus/proc.h"
+
+namespace meshbus::mesh_proc {
+
+/// Sends the calls, messages and casts of a proc's program, from any of its threads. Nothing leaves
+/// once the proc is cut off.
+class ProcSender {
+ public:
+  /// Whether this thread may wait for an answer of that proc; see Runtime::check_caller.
+  using CheckCaller = std::function<Result<void>(const ProcId& to)>;
+  ProcSender(Reactor& reactor, const Bootstrap& bootstrap, const std::atomic<bool>& is_cut,
+             CheckCaller check_caller);
+  ProcSender(const ProcSender&) = delete;
+  ProcSender& operator=(const ProcSender&) = delete;
+
+  /// Errors: refused, in a child of fork().
+  Result<void> check_fork() const;
+  bool is_forked() const noexcept { return count_forks() != forks_; }
+  std::future<Result<std::string>> call(const ProcId& to, std::uint32_t port, std::string_view body,
+                                        std::chrono::milliseconds deadline);
+  /// The same without waiting: `answer` is called on the reactor's thread, once, unless the
+  /// process ends first.
+  void call(const ProcId& to, std::uint32_t port, std::string_view body,
+            std::chrono::milliseconds deadline, Bus::CallAnswer answer);
+  /// `shared`: null, or what the body is a view of.
+  Result<void> send(const ProcId& to, std::uint32_t port, std::string_view body,
+                    const SharedBody* shared, std::chrono::milliseconds patience);
+  Result<void> send(std::uint64_t rank, std::uint32_t port, std::string_view body,
+                    const SharedBody* shared, std::chrono::milliseconds patience);
+  Result<void> cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
+                    std::chrono::milliseconds patience);
+  /// Waits.
+  Result<CastAnswers::Answers> call_all(const ProcMeshRef& to, std::uint32_t port,
+                                        std::string_view body, std::chrono::milliseconds deadline);
+  Outgoing& outgoing() noexcept { return outgoing_; }
+
+ private:
+  /// What a program may have waiting to leave before send() waits. The number bounds how long an
+  /// answer waits behind small messages.
+  static constexpr Bus::Most kSendMost{.bytes = 16 * 1024 * 1024, .queued = 16 * 1024};
+
+  /// Errors: refused (after fork), too_large.
+  Result<void> check_send(std::size_t bytes) const;
+  /// Errors: refused (after fork), too_large.
+  Result<std::shared_ptr<const CastPlan>> plan_cast(const ProcMeshRef& to, std::size_t bytes);
+
+  static inline std::atomic<std::uint64_t> next_number_{1};
+
+  const Bootstrap& bootstrap_;
+  const std::atomic<bool>& is_cut_;
+  const CheckCaller check_caller_;
+  const unsigned forks_ = count_forks();
+  /// The senders that this process has had.
+  const std::uint64_t number_ = next_number_++;
+  Outgoing outgoing_;
+  std::mutex plans_mutex_;
+  CastPlans plans_;
+};
+
+}  // namespace meshbus::mesh_proc

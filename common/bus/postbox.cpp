@@ -1,0 +1,131 @@
+#include "common/bus/postbox.h"
+
+#include <utility>
+
+#include "common/bus/cast.h"
+
+namespace meshbus {
+
+std::uint64_t Postbox::first_number() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<std::uint64_t>(std::chrono::nanoseconds(now).count()) >> 8;
+}
+
+std::uint64_t Postbox::post(const wire::Envelope& envelope, Bytes body, zmq::message_t* detached) {
+  const auto lock = session_.lock();
+  return post_locked(envelope, body, detached);
+}
+
+std::uint64_t Postbox::post_locked(const wire::Envelope& unnumbered, Bytes body,
+                                   zmq::message_t* detached) {
+  wire::Envelope envelope = unnumbered;
+  envelope.mutate_sequence(next_);
+  const std::size_t length = body.size();
+  const bool is_counted = is_tracked(envelope);
+  if ((is_counted && !sent_.has_room()) || !session_.push_locked(envelope, body, detached))
+    return 0;
+  if (is_counted) {
+    remember(receiver_of(envelope.destination_proc(), envelope.destination_host()), envelope,
+             length);
+  } else if (envelope.flags() != 0) {
+    ++no_return_;
+  }
+  return next_++;
+}
+
+void Postbox::remember(const SentMessages::Receiver& to, wire::Envelope envelope,
+                       std::size_t length) {
+  envelope.mutate_length(static_cast<std::uint32_t>(length));
+  sent_.add(to, envelope);
+}
+
+std::uint64_t Postbox::post_cast(const CastPlan& plan, std::size_t piece, wire::Envelope envelope,
+                                 zmq::message_t& part, std::size_t length) {
+  const Bytes body = bytes_of(part.data(), part.size());
+  const auto lock = session_.lock();
+  envelope.mutate_sequence(next_);
+  if (!session_.push_locked(envelope, body, body.size() > kInlineLimit ? &part : nullptr)) return 0;
+  const auto& ordinals = plan.pieces[piece].ordinals;
+  if (is_tracked(envelope)) {
+    for (const auto ordinal : ordinals) {
+      const auto& target = plan.targets[ordinal];
+      remember(receiver_of(target.proc, target.host), envelope, length);
+    }
+  } else if ((envelope.flags() & kFlagNoReturn) != 0) {
+    no_return_ += ordinals.size();
+  }
+  return next_++;
+}
+
+Postbox::Packed Postbox::pack(std::uint64_t proc, std::uint64_t host, std::uint32_t port,
+                              Bytes body, zmq::message_t* detached, const Most& most) {
+  wire::Envelope envelope;
+  envelope.mutate_destination_proc(proc);
+  envelope.mutate_destination_host(host);
+  envelope.mutate_port(port);
+  envelope.mutate_kind(wire::Kind::message);
+  envelope.mutate_lane(wire::Lane::data);
+  const auto lock = session_.lock();
+  if (!is_packable_ || (host != 0 && host != own_host_ && !known_hosts_.contains(host)))
+    return {Packed::Outcome::not_now};
+  const Outbox& outbox = session_.outbox();
+  const bool is_first = outbox.empty();
+  if (outbox.bytes() + sizeof envelope + body.size() > most.bytes ||
+      outbox.count() >= most.queued || post_locked(envelope, body, detached) == 0)
+    return {Packed::Outcome::no_room};
+  return {Packed::Outcome::packed, is_first, outbox.is_full(wire::Lane::data)};
+}
+
+void Postbox::set_packable(bool is_packable) {
+  const auto lock = session_.lock();
+  is_packable_ = is_packable;
+}
+
+void Postbox::set_known(std::uint64_t host, bool is_known) {
+  const auto lock = session_.lock();
+  if (is_known) {
+    known_hosts_.insert(host);
+  } else {
+    known_hosts_.erase(host);
+  }
+}
+
+Outbox Postbox::take_queued(std::uint64_t own_host) {
+  const auto lock = session_.lock();
+  is_packable_ = false;
+  if (own_host != 0) own_host_ = own_host;
+  Outbox& outbox = session_.outbox();
+  return std::exchange(outbox, outbox.emptied());
+}
+
+std::vector<wire::Envelope> Postbox::put_back(Outbox queued) {
+  std::vector<wire::Envelope> refused;
+  std::uint64_t first = 0;
+  const auto lock = session_.lock();
+  queued.drain([&](const wire::Envelope& envelope, Bytes body) {
+    if (first == 0 && is_tracked(envelope)) first = envelope.sequence();
+    if (!session_.push_locked(envelope, body)) refused.push_back(envelope);
+  });
+  // What still waits here was not under way when the session ended.
+  if (first != 0) sent_.lower_asked(first);
+  is_packable_ = true;
+  return refused;
+}
+
+bool Postbox::forget(std::uint64_t proc, std::uint64_t host, const wire::Envelope& envelope,
+                     bool is_unknown) {
+  const auto lock = session_.lock();
+  return sent_.remove(receiver_of(proc, host), envelope, is_unknown);
+}
+
+Postbox::Load Postbox::load() const {
+  const auto lock = session_.lock();
+  return {session_.outbox().bytes(), sent_.count(), session_.outbox().count()};
+}
+
+Postbox::Counts Postbox::counts() const {
+  const auto lock = session_.lock();
+  return {.sent = sent_.totals(), .outstanding = sent_.count(), .no_return = no_return_};
+}
+
+}  // namespace meshbus
