@@ -676,6 +676,8 @@ void add_usage(Samples& samples) {
   samples.request("SpawnProcs.5", limited);
   limited.procs_per_process = 4;
   samples.request("SpawnProcs.6", limited);
+  limited.command->settings->no_new_privs = true;
+  samples.request("SpawnProcs.7", limited);
   wire::GetStateT get;
   get.mesh = kMesh;
   get.usage = true;
