@@ -55,6 +55,10 @@ struct HostReport {
   std::uint64_t refused =
       0;  ///< Requests that were refused because their sender's role was too low.
   std::vector<DrainReport> drains = {};  ///< Those that are under way or held.
+  /// How often its broker had to be restarted since its agent started: procs survive that. And when
+  /// it was last; 1970 = never.
+  std::uint32_t broker_restarts = 0;
+  std::chrono::system_clock::time_point broker_restarted = {};  ///< See broker_restarts.
 };
 
 /// One mesh as the hosts know it.

@@ -796,7 +796,10 @@ void add_drain(Samples& samples) {
   state.drains = one(std::move(under_way));
   samples.answer("HostState.2", state);
   state.refused = 9;
-  samples.answer("HostState.3", std::move(state));
+  samples.answer("HostState.3", state);
+  state.broker_restarts = 3;
+  state.broker_restarted_ns = 1'700'000'000'123'456'789;
+  samples.answer("HostState.4", std::move(state));
 
   auto known = std::make_unique<wire::LedgerDrainT>();
   known->owner = kClient;
