@@ -194,6 +194,11 @@ class HostMesh {
   /// far as the logs go back. Errors: would_block, refused (after fork).
   Result<EventListing> events(std::string_view mesh,
                               std::chrono::milliseconds deadline = std::chrono::seconds(10)) const;
+  /// The audit trails of these hosts: each request that changed something, by which principal and
+  /// with which outcome, oldest first. `text` of each event is a line of JSON (docs/security.md);
+  /// nothing else of it is set but the host. For operators. Errors: would_block, refused (after
+  /// fork).
+  Result<EventListing> audit(std::chrono::milliseconds deadline = std::chrono::seconds(10)) const;
   /// Stops a mesh of any launcher on these hosts, and waits. Its ranks here, all terminal. Errors:
   /// not_exist; stop_error naming ranks or hosts; host_unreachable.
   Result<std::vector<RankReport>> stop_mesh(std::string_view mesh, StopOptions options = {});
