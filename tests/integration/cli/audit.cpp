@@ -181,7 +181,7 @@ TEST_CASE("attacks S10: ranks run as another user, and gain no rights" *
           doctest::test_suite(need::root)) {
   StandingHost host;
   const auto as = [&](const Words& settings, const std::string& script) {
-    Words words = {"run", "--hosts", host.address()};
+    Words words = {"run", "--no-prefix", "--hosts", host.address()};
     words.insert(words.end(), settings.begin(), settings.end());
     words.insert(words.end(), {"--", "sh", "-c", script});
     const auto done = run_cli(words);
