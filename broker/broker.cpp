@@ -13,6 +13,7 @@
 #include "broker/frame_intake.h"
 #include "broker/handshake.h"
 #include "broker/links/link_table.h"
+#include "broker/observe/audit_trail.h"
 #include "broker/observe/monitor.h"
 #include "broker/observe/tap.h"
 #include "broker/peer_registry.h"
@@ -128,6 +129,7 @@ class Broker::Impl {
   Result<void> open_keys(const BrokerOptions& options);
   Result<void> open_listener(const BrokerOptions& options);
   Listener::Events listener_events();
+  void open_audit(const BrokerOptions& options, const HostAddr& host);
   Result<void> open_observers(zmq::context_t& context, const BrokerOptions& options,
                               const HostAddr& host);
   void make_parts(zmq::context_t& context, const BrokerOptions& options, const HostAddr& host);
@@ -150,6 +152,7 @@ class Broker::Impl {
   /// Null unless asked for.
   std::unique_ptr<Monitor> monitor_;
   std::unique_ptr<Tap> tap_;
+  std::optional<AuditTrail> audit_;
   std::optional<LinkTable> links_;
   std::optional<PeerQueues> queues_;
   std::optional<Router> router_;
@@ -174,6 +177,7 @@ Result<void> Broker::Impl::start(zmq::context_t& context, const BrokerOptions& o
   if (auto opened = open_listener(options); !opened) return opened;
   const HostAddr host = advertised_address(listener_->addresses(), options.advertise);
   if (auto opened = open_observers(context, options, host); !opened) return opened;
+  open_audit(options, host);
   make_parts(context, options, host);
   turn_end_ = reactor_.add_turn_end([this] { flush(); });
   return {};
@@ -244,6 +248,18 @@ Result<void> Broker::Impl::open_observers(zmq::context_t& context, const BrokerO
   return {};
 }
 
+void Broker::Impl::open_audit(const BrokerOptions& options, const HostAddr& host) {
+  if (options.audit.empty()) return;
+  auto opened = EventLog::open(options.audit, options.config.bytes(keys::audit_size),
+                               options.config.flag(keys::audit_sync));
+  if (opened) {
+    audit_.emplace(std::move(*opened), host, [this] { return reactor_.now(); });
+  } else {
+    // A host without a trail is better than none.
+    log::error(opened.error().detail() + "; this host keeps no audit trail");
+  }
+}
+
 void Broker::Impl::make_parts(zmq::context_t& context, const BrokerOptions& options,
                               const HostAddr& host) {
   Monitor* monitor = monitor_.get();
@@ -260,11 +276,12 @@ void Broker::Impl::make_parts(zmq::context_t& context, const BrokerOptions& opti
   watchers_.emplace(reactor_, *router_);
   registry_.emplace(reactor_, *listener_, connections_, *queues_, *router_, *links_, *watchers_,
                     monitor, registry_options(host, options));
-  requests_.emplace(*router_, *links_, *registry_, *watchers_, counters_);
-  intake_.emplace(reactor_, *router_, *queues_, *links_, *casts_, *requests_, counters_,
+  AuditTrail* audit = audit_ ? &*audit_ : nullptr;
+  requests_.emplace(*router_, *links_, *registry_, *watchers_, counters_, audit);
+  intake_.emplace(reactor_, *router_, *queues_, *links_, *casts_, *requests_, counters_, audit,
                   options.config.count(keys::requests_rate));
   handshake_.emplace(reactor_, *listener_, connections_, *router_, *links_, counters_, keys_.get(),
-                     monitor, handshake_options(host, options));
+                     monitor, audit, handshake_options(host, options));
   report_.emplace(reactor_, *listener_, connections_, *router_, *links_, *casts_, counters_);
 }
 
@@ -294,6 +311,9 @@ void Broker::Impl::on_bad_handshake(const std::string& what) {
 void Broker::Impl::on_key_refused(std::string_view key, std::string_view address, bool is_new) {
   ++counters_.refused_keys;
   if (!is_new) return;
+  if (audit_)
+    audit_->note({.by = "key " + std::string(key), .address = std::string(address)}, "connect", {},
+                 "refused: this key is not authorised");
   limited_log_.warn("a connection from " + std::string(address) + " is refused: its key " +
                     std::string(key) + " is not in " + keys_->directory().path() + "/authorised/");
   if (monitor_ == nullptr) return;
@@ -326,9 +346,16 @@ void Broker::Impl::apply_key_changes() {
 }
 
 void Broker::Impl::cut_off(Peer& peer, const KeyHolder* holder) {
-  log::warn(peer.identity.text + " is cut off: its key is " +
-            (holder == nullptr ? "no longer authorised" : "now that of " + holder->to_string()) +
-            " (it was that of " + peer.identity.user + ")");
+  std::string why = "its key is no longer authorised";
+  if (holder != nullptr && holder->is_expired) {
+    why = holder->expiry_text();
+  } else if (holder != nullptr && holder->to_string() != peer.identity.user) {
+    why = "its key is now that of " + holder->to_string();
+  } else if (holder != nullptr) {
+    why = "the ceiling of its key is another one now";
+  }
+  log::warn(peer.identity.text + " is cut off: " + why + " (it was that of " + peer.identity.user +
+            ")");
   const int descriptor = peer.descriptor;
   registry_->end(peer, "its key was revoked");
   // It comes back with another key, or hears in its handshake that this one is not taken.

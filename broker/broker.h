@@ -34,6 +34,8 @@ struct BrokerOptions {
   std::optional<HostAddr> monitor;
   /// The unix address where tools may subscribe to copies of messages (Tap).
   std::optional<HostAddr> tap;
+  /// Where the audit trail is kept, PATH.jsonl; empty: nowhere (AuditTrail).
+  std::string audit = {};
   /// The keys for tcp connections (spec 13.1). The broker reads them again while it runs.
   std::optional<KeyDirectory> keys;
   /// Accept and make unprotected tcp connections, whether there are keys or not (spec 13.1).

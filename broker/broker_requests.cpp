@@ -7,12 +7,15 @@
 #include "broker/access/dial_policy.h"
 #include "broker/transport/listener.h"
 #include "wire/bus_generated.h"
+#include "wire/supervision_generated.h"
 
 namespace meshbus {
 namespace {
 
 /// Links that all connections of one observer or client may have introduced at a time.
 constexpr std::size_t kMostIntroduced = kMostLinks / 4;
+/// Bytes of the audit trail in one answer.
+constexpr std::size_t kAuditPage = 512 * 1024;
 
 /// Procs and agents of this host, and operators, may introduce as many hosts as there is room for.
 LinkTable::Introducer introducer_of(const Identity& identity) {
@@ -24,17 +27,19 @@ LinkTable::Introducer introducer_of(const Identity& identity) {
 }  // namespace
 
 BrokerRequests::BrokerRequests(Router& router, LinkTable& links, PeerRegistry& registry,
-                               Watchers& watchers, Counters& counters)
+                               Watchers& watchers, Counters& counters, AuditTrail* audit)
     : router_(router),
       links_(links),
       registry_(registry),
       watchers_(watchers),
-      counters_(counters) {
+      counters_(counters),
+      audit_(audit) {
   handlers_.on<wire::Hello>(Role::none, std::bind_front(&BrokerRequests::on_hello, this))
       .on<wire::Heartbeat>(Role::observe, [](Peer*, const Request&, const wire::Heartbeat&) {})
       .on<wire::Bye>(Role::observe, std::bind_front(&BrokerRequests::on_bye, this))
       .on<wire::Introduce>(Role::observe, std::bind_front(&BrokerRequests::on_introduce, this))
-      .on<wire::Watch>(Role::observe, std::bind_front(&BrokerRequests::on_watch, this));
+      .on<wire::Watch>(Role::observe, std::bind_front(&BrokerRequests::on_watch, this))
+      .on<wire::GetEvents>(Role::operate, std::bind_front(&BrokerRequests::on_get_events, this));
 }
 
 void BrokerRequests::handle(Peer* via, const wire::Envelope& envelope, Bytes body) {
@@ -110,8 +115,16 @@ void BrokerRequests::log_refusal(Peer* via, const Error& error) {
   ++counters_.refused_messages;
   if (via == nullptr || std::exchange(via->is_introduction_logged, true)) return;
   const Identity& asker = via->identity;
+  if (audit_ != nullptr)
+    audit_->note(AuditedPrincipal::of(asker), "introduce", {}, "refused: " + error.detail());
   log::warn(asker.text + (asker.user.empty() ? "" : " (" + asker.user + ")") +
             " is refused an introduction: " + error.detail());
+}
+
+void BrokerRequests::on_get_events(Peer*, const Request& request, const wire::GetEvents& get) {
+  if (audit_ == nullptr)
+    return refuse(request, Error(ErrorCode::not_exist, "this host keeps no audit trail"));
+  answer(request, audit_->find(get.from(), kAuditPage));
 }
 
 void BrokerRequests::on_watch(Peer*, const Request& request, const wire::Watch& watch) {

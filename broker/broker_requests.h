@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "broker/links/link_table.h"
+#include "broker/observe/audit_trail.h"
 #include "broker/observe/counters.h"
 #include "broker/peer_registry.h"
 #include "broker/peers/peer.h"
@@ -17,10 +18,12 @@
 namespace meshbus {
 
 /// Answers the requests to the broker itself (bus.fbs). Lives on the reactor's thread.
+/// Large because: it knows each part that answers one of these requests.
 class BrokerRequests {
  public:
+  /// `audit` may be null.
   BrokerRequests(Router& router, LinkTable& links, PeerRegistry& registry, Watchers& watchers,
-                 Counters& counters);
+                 Counters& counters, AuditTrail* audit);
 
   /// A control message to this broker. `via` is the peer or inbound link that it came by; null when
   /// it came over our own session to another broker.
@@ -31,6 +34,7 @@ class BrokerRequests {
   void on_bye(Peer* via, const Request& request, const wire::Bye& bye);
   void on_introduce(Peer* via, const Request& request, const wire::Introduce& introduce);
   void on_watch(Peer* via, const Request& request, const wire::Watch& watch);
+  void on_get_events(Peer* via, const Request& request, const wire::GetEvents& get);
   /// Errors: unroutable, unauthorised, identity_mismatch.
   Result<void> introduce(Peer* via, const Request& request, const HostAddr& other);
   /// Counts a refusal by dial policy, and logs it once per peer.
@@ -43,6 +47,7 @@ class BrokerRequests {
   PeerRegistry& registry_;
   Watchers& watchers_;
   Counters& counters_;
+  AuditTrail* audit_;
   ContextDispatcher<Peer*> handlers_;
   log::Limited limited_log_{10};
 };

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "broker/access/link_role.h"
 #include "common/bus/cast.h"
 #include "wire/frame_generated.h"
 
@@ -16,7 +17,7 @@ constexpr std::uint64_t kRequestsAtOnce = 10;
 
 FrameIntake::FrameIntake(Reactor& reactor, Router& router, PeerQueues& queues, LinkTable& links,
                          CastReceiver& casts, BrokerRequests& requests, Counters& counters,
-                         std::uint64_t requests_rate)
+                         AuditTrail* audit, std::uint64_t requests_rate)
     : reactor_(reactor),
       router_(router),
       queues_(queues),
@@ -24,6 +25,7 @@ FrameIntake::FrameIntake(Reactor& reactor, Router& router, PeerQueues& queues, L
       casts_(casts),
       requests_(requests),
       counters_(counters),
+      audit_(audit),
       requests_rate_(requests_rate),
       request_rates_(requests_rate, requests_rate * kRequestsAtOnce) {}
 
@@ -45,7 +47,8 @@ void FrameIntake::read(Peer& peer, FrameReader& reader) {
     const bool is_data = message.envelope.lane() == wire::Lane::data;
     const std::size_t size = is_data ? sizeof message.envelope + message.body.size() : 0;
     if (is_link) {
-      on_link_message(&peer, peer.identity.key, peer.identity.incarnation, message);
+      const Identity& identity = peer.identity;
+      on_link_message({&peer, identity.key, identity.incarnation, identity.ceiling}, message);
       released += size;
     } else {
       Charge charge{peer.connection, size};
@@ -84,7 +87,28 @@ void FrameIntake::on_peer_message(Peer& peer, FrameReader::Message& message, Cha
     if (const auto error = objection(peer, envelope)) return give_back(peer, envelope, *error);
   }
   if (envelope.destination_host() == 0) envelope.mutate_destination_host(router_.own().key());
+  if (audit_ != nullptr && envelope.kind() == wire::Kind::control) audit_peer(peer, message);
   pass_on(&peer, message, charge);
+}
+
+void FrameIntake::audit_peer(const Peer& peer, const FrameReader::Message& message) {
+  const wire::Envelope& envelope = message.envelope;
+  const Identity& identity = peer.identity;
+  if (audit_->is_waiting(envelope.destination_proc())) audit_->on_answer(envelope, message.body);
+  if (identity.kind != wire::PeerKind::launcher && identity.kind != wire::PeerKind::controller)
+    return;
+  const Link* other = router_.is_own(envelope) ? nullptr : links_.find(envelope.destination_host());
+  audit_->on_control(AuditedPrincipal::of(identity),
+                     other == nullptr ? "" : other->host().to_string(), envelope, message.body);
+}
+
+void FrameIntake::audit_link(std::uint64_t host, const FrameReader::Message& message) {
+  const wire::Envelope& envelope = message.envelope;
+  if (audit_->is_waiting(envelope.destination_proc())) audit_->on_answer(envelope, message.body);
+  const Link* link = links_.find(host);
+  if (link == nullptr) return;
+  audit_->on_control(AuditedPrincipal::over_link(link->host(), envelope.role()), "", envelope,
+                     message.body);
 }
 
 void FrameIntake::pass_on(Peer* via, FrameReader::Message& message, Charge& charge) {
@@ -115,41 +139,51 @@ std::optional<Error> FrameIntake::objection(const Peer& peer, const wire::Envelo
 void FrameIntake::give_back(Peer& peer, const wire::Envelope& envelope, const Error& error) {
   ++counters_.received;
   ++counters_.refused_messages;
-  if (!std::exchange(peer.is_refusal_logged, true))
+  if (!std::exchange(peer.is_refusal_logged, true)) {
     log::warn(peer.identity.text + " (" + peer.identity.user + ") is refused: " + error.detail());
+    if (audit_ != nullptr)
+      audit_->note(AuditedPrincipal::of(peer.identity), "message", {},
+                   "refused: " + error.detail());
+  }
   router_.give_back(envelope, error);
 }
 
 void FrameIntake::on_link_message(Link& link, FrameReader::Message message) {
-  on_link_message(nullptr, link.key(), link.incarnation(), message);
+  on_link_message({nullptr, link.key(), link.incarnation(), links_.ceiling(link.key())}, message);
 }
 
-void FrameIntake::on_link_message(Peer* via, std::uint64_t host, std::uint64_t incarnation,
-                                  FrameReader::Message& message) {
+void FrameIntake::on_link_message(const OtherBroker& other, FrameReader::Message& message) {
   wire::Envelope& envelope = message.envelope;
   if (envelope.source_host() == 0 && envelope.source_proc() == 0) {
     // The other broker speaks of the link itself; it leaves its own address out.
-    envelope.mutate_source_host(host);
-    envelope.mutate_source_incarnation(incarnation);
-    envelope.mutate_role(Role::broker);
+    envelope.mutate_source_host(other.host);
+    envelope.mutate_source_incarnation(other.incarnation);
   }
-  if (envelope.source_host() != host) {
+  const bool is_of_ours =
+      envelope.source_proc() != 0 && router_.routes().has(envelope.source_proc());
+  if (envelope.source_host() != other.host || is_of_ours) {
     ++counters_.received;
     router_.drop(envelope, Drop::false_source);
     limited_log_.warn("a link sent a message of another host than its own; dropped");
     return;
   }
-  // A broker vouches for its own peers: up to operators, and the one agent that its host has.
-  if (envelope.source_proc() == 0) {
-    envelope.mutate_role(Role::broker);
-  } else if (envelope.role() > Role::operate) {
-    const Link* link = links_.find(host);
-    const bool is_agent =
-        link != nullptr && envelope.source_proc() == host_service(link->host()).key();
-    envelope.mutate_role(is_agent ? Role::host : Role::operate);
+  bool is_agent = false;
+  if (envelope.role() > Role::operate && envelope.source_proc() != 0) {
+    const Link* link = links_.find(other.host);
+    is_agent = link != nullptr && envelope.source_proc() == host_service(link->host()).key();
   }
+  envelope.mutate_role(role_over_link(envelope, message.body, is_agent, other.ceiling));
+  if (other.ceiling < Role::proc &&
+      (envelope.kind() == wire::Kind::message || envelope.kind() == wire::Kind::call)) {
+    ++counters_.received;
+    ++counters_.refused_messages;
+    return router_.give_back(envelope, Error(ErrorCode::unauthorised,
+                                             "the key of that host has the ceiling observer: "
+                                             "its peers look at states and logs here"));
+  }
+  if (audit_ != nullptr && envelope.kind() == wire::Kind::control) audit_link(other.host, message);
   Charge none;
-  pass_on(via, message, none);
+  pass_on(other.via, message, none);
 }
 
 }  // namespace meshbus

@@ -19,7 +19,7 @@ constexpr std::chrono::milliseconds kTimeoutsLook{250};
 
 Handshake::Handshake(Reactor& reactor, Listener& listener, ConnectionTable& connections,
                      Router& router, LinkTable& links, Counters& counters, KeyService* keys,
-                     Monitor* monitor, Options options)
+                     Monitor* monitor, AuditTrail* audit, Options options)
     : reactor_(reactor),
       listener_(listener),
       connections_(connections),
@@ -28,6 +28,7 @@ Handshake::Handshake(Reactor& reactor, Listener& listener, ConnectionTable& conn
       counters_(counters),
       keys_(keys),
       monitor_(monitor),
+      audit_(audit),
       admission_(options.admission, std::move(options.tokens)),
       timeouts_(options.limits),
       refused_(kRefusedPeersRemembered) {
@@ -68,6 +69,9 @@ std::optional<Admitted> Handshake::on_frame(ConnectionId from, std::vector<zmq::
     refuse(connection, identity.error());
     return std::nullopt;
   }
+  // Connections of local processes come with every command; those over tcp are told.
+  if (audit_ != nullptr && !connection.credentials.uid)
+    audit_->note(AuditedPrincipal::of(*identity), "connect", {}, "ok");
   return Admitted{std::move(connection), std::move(*identity), std::move(*reader)};
 }
 
@@ -129,6 +133,7 @@ void Handshake::join(const PendingConnection& connection, TokenRecord token,
   if (!answer)
     return refuse(connection,
                   answer.error().within("the token for host " + token.name + ", from " + address));
+  audit(connection.credentials, "join", "host " + token.name, "ok");
   wire::Envelope envelope = router_.own().session_envelope();
   envelope.mutate_kind(wire::Kind::message);
   FrameWriter writer(wire::Lane::control);
@@ -141,6 +146,7 @@ void Handshake::join(const PendingConnection& connection, TokenRecord token,
 
 void Handshake::refuse(const PendingConnection& connection, const Error& error) {
   ++counters_.refused_hellos;
+  audit(connection.credentials, "connect", {}, "refused: " + error.detail());
   limited_log_.warn("a peer is refused: " + cut_text(error.to_string()));
   if (monitor_ != nullptr) monitor_->peer_refused(error);
   refused_.add(connection.id, 0);
@@ -152,6 +158,15 @@ void Handshake::refuse(const PendingConnection& connection, const Error& error) 
   writer.add(router_.own().session_envelope(), encode_control({}, std::move(refusal)));
   Frame frame = writer.finish();
   listener_.send_behind(connection.id, frame);
+}
+
+void Handshake::audit(const Credentials& credentials, const std::string& verb,
+                      const std::string& what, const std::string& outcome) {
+  if (audit_ == nullptr) return;
+  AuditedPrincipal principal{.by = credentials.principal(wire::Role::none),
+                             .address = credentials.address};
+  if (credentials.holder) principal.by = credentials.holder->to_string();
+  audit_->note(principal, verb, what, outcome);
 }
 
 Credentials Handshake::credentials_of(const Listener::Origin& origin) const {

@@ -15,6 +15,7 @@
 #include "broker/access/key_service.h"
 #include "broker/access/recent_set.h"
 #include "broker/links/link_table.h"
+#include "broker/observe/audit_trail.h"
 #include "broker/observe/counters.h"
 #include "broker/observe/monitor.h"
 #include "broker/peers/connection_table.h"
@@ -51,10 +52,10 @@ class Handshake {
     std::optional<TokenMaker> tokens;
     HandshakeTimeouts::Limits limits;
   };
-  /// `keys` and `monitor` may be null.
+  /// `keys`, `monitor` and `audit` may be null.
   Handshake(Reactor& reactor, Listener& listener, ConnectionTable& connections, Router& router,
             LinkTable& links, Counters& counters, KeyService* keys, Monitor* monitor,
-            Options options);
+            AuditTrail* audit, Options options);
   ~Handshake();
   Handshake(const Handshake&) = delete;
   Handshake& operator=(const Handshake&) = delete;
@@ -80,6 +81,9 @@ class Handshake {
   void refuse(const PendingConnection& connection, const Error& error);
   /// The connection has sent what makes no sense: ignores it, and closes it soon.
   void give_up_on(int descriptor, std::uint64_t& counter);
+  /// Writes into the audit trail what came of a Hello.
+  void audit(const Credentials& credentials, const std::string& verb, const std::string& what,
+             const std::string& outcome);
   Credentials credentials_of(const Listener::Origin& origin) const;
   void arm_timer();
   void on_timer();
@@ -92,6 +96,7 @@ class Handshake {
   Counters& counters_;
   KeyService* keys_;
   Monitor* monitor_;
+  AuditTrail* audit_;
   Admission admission_;
   std::optional<HostJoining> joining_;
   HandshakeTimeouts timeouts_;

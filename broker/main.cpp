@@ -42,6 +42,7 @@ struct Flags {
   std::string advertise;
   std::string monitor;
   std::string tap;
+  std::string audit;
   std::string cgroup;
   bool insecure = false;
   std::vector<std::string> settings;
@@ -60,6 +61,7 @@ void declare(CLI::App& app, Flags& flags) {
   app.add_option("--tap", flags.tap,
                  "unix address where tools may subscribe to copies of messages (meshbus tap; "
                  "schemas/monitor.fbs)");
+  app.add_option("--audit", flags.audit, "file of the audit trail, without .jsonl");
   app.add_flag("--insecure", flags.insecure,
                "accept and make tcp connections without encryption and without authentication");
   app.add_option("--set", flags.settings, "setting KEY=VALUE; may be given again");
@@ -91,6 +93,7 @@ Result<BrokerOptions> read_options(const Flags& flags) {
     *option = *address;
   }
   options.insecure = flags.insecure;
+  options.audit = flags.audit;
   ConfigSources sources = ConfigSources::of_process();
   for (const std::string& text : flags.settings) {
     auto setting = parse_setting(text);

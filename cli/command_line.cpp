@@ -1,4 +1,5 @@
 #include "cli/command_line.h"
+#include "cli/audit/audit_command.h"
 
 #include <CLI/CLI.hpp>
 
@@ -79,6 +80,7 @@ void add_all(CLI::App& app, Commands& commands) {
   add_controller(app, commands);
   add_logs(app, commands);
   add_why(app, commands);
+  add_audit(app, commands);
   add_call(app, commands);
   add_cast(app, commands);
   add_config(app, commands);

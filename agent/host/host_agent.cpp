@@ -142,7 +142,10 @@ Dispatcher HostAgent::Parts::make_handlers() {
 
 Bus::Events HostAgent::Parts::bus_events(HostAgent& agent) {
   Bus::Events events;
-  events.on_up = [&agent](const wire::Welcome&) { agent.on_up(); };
+  events.on_up = [this, &agent](const wire::Welcome& welcome) {
+    host->on_broker(welcome.incarnation());
+    agent.on_up();
+  };
   events.on_down = [](const std::string& reason) {
     log::warn("the broker is away: " + reason + "; the procs of this host live on");
   };

@@ -9,10 +9,10 @@
 #include <zmq.hpp>
 
 #include "agent/host/model/environment.h"
-#include "agent/host/records/event_log.h"
 #include "agent/host/records/ledger.h"
 #include "agent/host/streams/output_spool.h"
 #include "agent/os/limit_places.h"
+#include "common/base/event_log.h"
 #include "common/base/unique_fd.h"
 #include "common/config/config.h"
 #include "common/loop/reactor.h"

@@ -192,9 +192,9 @@ int run(const Arguments& arguments) {
     spool = std::move(*spooled);
   }
 
-  host::EventLog events;
+  EventLog events;
   if (!arguments.events.empty()) {
-    auto opened = host::EventLog::open(arguments.events, config->bytes(keys::events_size));
+    auto opened = EventLog::open(arguments.events, config->bytes(keys::events_size));
     if (opened) {
       events = std::move(*opened);
     } else {

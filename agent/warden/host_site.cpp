@@ -48,6 +48,9 @@ Started HostSite::prepare(const WardenOptions& options, os::Spawner& spawner, Wa
   events_path_ = options.events_directory.empty()
                      ? directory_.path + "/events"
                      : options.events_directory + "/events-" + directory_.name;
+  audit_path_ = options.events_directory.empty()
+                    ? directory_.path + "/audit"
+                    : options.events_directory + "/audit-" + directory_.name;
   log.set_event_log(events_path_);
   for (const auto& [path, text] : options.key_files) {
     if (auto written = write_host_file(directory_, "keys/" + path, text); !written)

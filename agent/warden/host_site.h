@@ -32,6 +32,7 @@ class HostSite {
   const HostDir& directory() const noexcept { return directory_; }
   /// The event log, without the endings of its files.
   const std::string& events_path() const noexcept { return events_path_; }
+  const std::string& audit_path() const noexcept { return audit_path_; }
   /// "unix:…/bus": the broker's socket for this machine.
   const std::string& socket() const noexcept { return socket_; }
   /// The host's cgroup v2 for containment; empty: it has none.
@@ -61,6 +62,7 @@ class HostSite {
 
   HostDir directory_;
   std::string events_path_;  // in the run directory, and gone with it, unless logs have their own
+  std::string audit_path_;   // likewise
   std::string socket_;
   std::string cgroup_;
   bool has_pid_namespace_ = false;

@@ -105,6 +105,7 @@ Result<void> RoleStarter::start_broker(Role& broker) {
   start.add({"--bind", site_.socket()});
   start.add({"--monitor", "unix:" + run_dir + "/monitor"});
   start.add({"--tap", "unix:" + run_dir + "/tap"});
+  start.add({"--audit", site_.audit_path()});
   for (const std::string& bind : binds_) start.add({"--bind", bind});
   if (options_.insecure) start.add({"--insecure"});
   add_settings(start);

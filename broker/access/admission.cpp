@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/bytes.h"
+#include "common/security/launcher_name.h"
 #include "common/wire/control.h"
 #include "meshbus/name.h"
 #include "wire/bus_generated.h"
@@ -65,8 +66,12 @@ Result<Identity> Admission::admit(const wire::Hello& hello, const Credentials& c
   if (identity) {
     identity->version = *version;
     identity->capabilities = hello.capabilities();
-    if (credentials.holder) identity->user = credentials.holder->to_string();
+    if (credentials.holder) {
+      identity->user = credentials.holder->to_string();
+      identity->ceiling = credentials.holder->ceiling;
+    }
     identity->key_text = credentials.key;
+    identity->address = credentials.address;
     identity->principal = credentials.principal(identity->role);
   }
   return identity;
@@ -114,8 +119,10 @@ Result<Role> Admission::check_user(const Credentials& credentials) const {
                                              "; only that user and root may");
   }
   if (options_.insecure) return Role::operate;
-  // A host's broker vouches for operators too: its key may do what theirs may.
-  if (credentials.holder) return std::min(credentials.holder->role, Role::operate);
+  if (credentials.holder && credentials.holder->is_expired)
+    return fail(ErrorCode::unauthorised, credentials.holder->expiry_text());
+  // A host's key may do what the host may vouch for.
+  if (credentials.holder) return std::min(credentials.holder->role, credentials.holder->ceiling);
   if (!credentials.key.empty())
     return fail(ErrorCode::unauthorised, "the key " + credentials.key + " is no longer authorised");
   return fail(ErrorCode::unauthorised,
@@ -149,7 +156,19 @@ Result<Identity> Admission::admit_launcher(const wire::Hello& hello,
                 "a launcher is called client-UUID, not \"" + proc->name().to_string() + "\"");
   const auto role = check_user(credentials);
   if (!role) return fail(role.error());
+  if (auto checked = check_name(*proc, hello, *role); !checked) return fail(checked.error());
   return identity_of(*proc, hello, *role);
+}
+
+Result<void> Admission::check_name(const ProcId& proc, const wire::Hello& hello, Role role) const {
+  const auto name = Name::parse(proc.name().to_string());
+  const auto* proof = hello.token();
+  if (role >= Role::operate ||
+      (name && proof != nullptr && is_drawn(*name, bytes_of(proof->data(), proof->size()))))
+    return {};
+  return fail(ErrorCode::unauthorised,
+              "observers and clients may not choose their name, and nothing proves that " +
+                  proc.name().to_string() + " was drawn; is the library older than this broker?");
 }
 
 Result<Identity> Admission::admit_controller(const wire::Hello& hello,

@@ -67,6 +67,8 @@ class Admission {
   Result<ProcId> claimed_proc(const wire::Hello& hello) const;
   /// The role that the other end may have, as far as its user or key tells.
   Result<wire::Role> check_user(const Credentials& credentials) const;
+  /// A holder of a key with few rights has no choice of its name (LauncherName).
+  Result<void> check_name(const ProcId& proc, const wire::Hello& hello, wire::Role role) const;
   /// Agents and procs live on the machine of their broker.
   Result<void> check_is_here(const Credentials& credentials) const;
   Result<void> check_token(const ProcId& proc, const wire::Hello& hello) const;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <utility>
 
 #include "common/base/log.h"
 #include "wire/codes_generated.h"
@@ -28,6 +29,13 @@ std::string KeyHolder::to_string() const {
   std::string text(word_of(role));
   for (std::size_t i = 0; i < names.size() && i < 4; ++i) text += (i == 0 ? " " : ", ") + names[i];
   return names.size() > 4 ? text + ", ..." : text;
+}
+
+std::string KeyHolder::expiry_text() const {
+  const std::string who = to_string();
+  return "the key of " + who + " expired at " + rfc3339_text(expires.value_or(0)) +
+         "; make a new one by meshbus keygen --rotate " + who +
+         ", and put its .pub in place on every host";
 }
 
 bool KeyHolder::is_host(const HostAddr& host) const {
@@ -55,6 +63,23 @@ Result<void> KeyRing::check() const {
       return trusted;
   }
   return {};
+}
+
+void KeyRing::merge(KeyHolder& holder, const File& file, const KeyGrant& grant, std::int64_t now) {
+  const bool is_expired = grant.is_expired(now);
+  const auto rank = [](bool has_expired, wire::Role role) { return std::pair(!has_expired, role); };
+  const auto mine = rank(is_expired, file.role), other = rank(holder.is_expired, holder.role);
+  if (holder.role != wire::Role::none && mine < other) return;
+  if (holder.role == wire::Role::none || mine > other)
+    holder = {.role = file.role,
+              .names = {},
+              .ceiling = grant.ceiling,
+              .expires = grant.expires,
+              .is_expired = is_expired};
+  holder.names.push_back(file.name);
+  holder.ceiling = std::min(holder.ceiling, grant.ceiling);
+  if (!holder.expires || (grant.expires && *grant.expires < *holder.expires))
+    holder.expires = grant.expires;
 }
 
 const KeyHolder* KeyRing::find(std::string_view key) const {
@@ -89,27 +114,23 @@ bool KeyRing::refresh() {
         files.insert(*known);
         continue;
       }
-      auto keys = read_public_keys(at->path().string());
+      auto keys = read_key_grants(at->path().string());
       // Logged once, although the file may be read again.
       if (!keys && (known == files_.end() || known->second.seen != seen))
         log::warn(keys.error().detail() + "; it lets nobody in");
       const bool is_fresh = wall_ns() - seen.changed_ns < kFreshNs;
       files.emplace(
           at->path().string(),
-          File{seen, role, name, keys ? std::move(*keys) : std::vector<std::string>(), is_fresh});
+          File{seen, role, name, keys ? std::move(*keys) : std::vector<KeyGrant>(), is_fresh});
     }
     if (error && error != std::errc::no_such_file_or_directory)
       return complain(path_ + "/" + std::string(word_of(role)) + ": " + error.message());
   }
   complaint_.clear();
   std::unordered_map<std::string, KeyHolder> holders;
+  const std::int64_t now = wall_ns() / 1'000'000'000;
   for (const auto& [path, file] : files) {
-    for (const auto& key : file.keys) {
-      KeyHolder& holder = holders[key];
-      if (file.role < holder.role) continue;
-      if (file.role > holder.role) holder = {.role = file.role, .names = {}};
-      holder.names.push_back(file.name);
-    }
+    for (const auto& grant : file.keys) merge(holders[grant.key], file, grant, now);
   }
   for (auto& [key, holder] : holders) std::sort(holder.names.begin(), holder.names.end());
   files_ = std::move(files);

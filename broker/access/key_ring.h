@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -20,17 +21,25 @@ struct KeyHolder {
   wire::Role role = wire::Role::none;
   /// More than one when hosts share a key. Sorted.
   std::vector<std::string> names;
+  /// The highest role that a host with this key vouches for.
+  wire::Role ceiling = wire::Role::operate;
+  /// Unix seconds; nothing: never.
+  std::optional<std::int64_t> expires = {};
+  /// It may connect to hear so, and for nothing else.
+  bool is_expired = false;
 
   bool operator==(const KeyHolder&) const = default;
   /// "operator alice", "host h1, h2"
   std::string to_string() const;
   /// Whether a host's key is that of this host: HOST or HOST:PORT is among the names.
   bool is_host(const HostAddr& host) const;
+  /// "the key of operator alice expired at ...; make a new one by meshbus keygen --rotate ..."
+  std::string expiry_text() const;
 };
 
 /// The keys that may connect: the files DIR/authorised/ROLE/NAME.pub. A key in several roles has
-/// the highest. A file that cannot be used lets nobody in, and is logged once. Lives on the
-/// reactor's thread.
+/// the highest that has not expired, and in several files of that role the lowest ceiling. A file
+/// that cannot be used lets nobody in, and is logged once. Lives on the reactor's thread.
 class KeyRing {
  public:
   /// Errors: configuration_error (others may write there).
@@ -39,8 +48,8 @@ class KeyRing {
   /// The holder of a key (Z85), or null.
   const KeyHolder* find(std::string_view key) const;
   std::size_t size() const noexcept { return holders_.size(); }
-  /// Reads the files that are new or have changed. True when any key has changed. A folder that
-  /// cannot be read or trusted changes nothing: it lets nobody in and cuts nobody off.
+  /// Reads the files that are new or have changed. True when any key has changed or expired. A
+  /// folder that cannot be read or trusted changes nothing: it lets nobody in and cuts nobody off.
   bool refresh();
 
  private:
@@ -55,12 +64,14 @@ class KeyRing {
     Seen seen;
     wire::Role role = wire::Role::none;
     std::string name;
-    std::vector<std::string> keys;
+    std::vector<KeyGrant> keys;
     /// It was read so soon after its last change that another one may have left no trace in `seen`.
     bool is_fresh = false;
   };
   explicit KeyRing(std::string path) : path_(std::move(path)) {}
   Result<void> check() const;
+  /// Adds what a file says of a key, at that time (Unix seconds), to what others have said.
+  static void merge(KeyHolder& holder, const File& file, const KeyGrant& grant, std::int64_t now);
 
   std::string path_;
   std::map<std::string, File> files_;

@@ -19,7 +19,9 @@ constexpr std::size_t kRefusedKeysRemembered = 32768;
 }  // namespace
 
 bool is_still(const KeyHolder& holder, const Identity& identity) {
+  if (holder.is_expired) return false;
   if (!identity.is_link()) return holder.to_string() == identity.user;
+  if (holder.ceiling != identity.ceiling) return false;
   const auto host = HostAddr::parse(identity.text);
   return host && holder.is_host(*host);
 }

@@ -1,6 +1,9 @@
 #include "broker/links/link_table.h"
 
+#include <string>
 #include <utility>
+
+#include "common/base/log.h"
 
 namespace meshbus {
 
@@ -12,7 +15,6 @@ LinkTable::LinkTable(Reactor& reactor, zmq::context_t& context, Counters& counte
       monitor_(monitor),
       options_(std::move(options)),
       events_(std::move(events)),
-      own_key_(options_.host.key()),
       resolver_(reactor) {}
 
 Result<void> LinkTable::check_reachable(const HostAddr& host, const KeySource& keys) const {
@@ -39,7 +41,7 @@ Result<void> LinkTable::check_reachable(const HostAddr& host, const KeySource& k
 Result<Link*> LinkTable::introduce(const HostAddr& host, bool is_dialled, const Introducer* by) {
   const std::uint64_t key = host.key();
   const std::string text = host.to_string();
-  if (key == own_key_) {
+  if (key == options_.host.key()) {
     if (host == options_.host) return fail(ErrorCode::unroutable, text + " is this broker itself");
     return fail(ErrorCode::identity_mismatch,
                 "the key of " + text + " is also that of " + options_.host.to_string());
@@ -52,7 +54,7 @@ Result<Link*> LinkTable::introduce(const HostAddr& host, bool is_dialled, const 
     if (is_dialled) known->allow_dialling();
     return known;
   }
-  const KeySource keys = options_.insecure ? nullptr : keys_for(options_.keys, host, options_.host);
+  const KeySource keys = key_source(host);
   if (auto reachable = check_reachable(host, keys); !reachable) return fail(reachable.error());
   if (auto room = make_room(by); !room) return fail(room.error());
   const auto* memory = memories_.find(key);
@@ -73,6 +75,33 @@ Result<Link*> LinkTable::introduce(const HostAddr& host, bool is_dialled, const 
   return links_.emplace(key, std::move(link)).first->second.get();
 }
 
+LinkTable::KeySource LinkTable::key_source(const HostAddr& host) const {
+  if (options_.insecure) return {};
+  auto keys = keys_for(options_.keys, host, options_.host);
+  if (!keys) return {};
+  return [keys = std::move(keys), host, own = options_.host]() -> Result<CurveKeys> {
+    auto found = keys();
+    if (found) return found;
+    // Why names files of this machine: that is for its own log.
+    static log::Limited limited(10);
+    limited.warn("no link to " + host.to_string() + ": " + found.error().detail());
+    return fail(found.error().code(), "the broker of " + own.to_string() +
+                                          " has no valid key of host " + std::string(host.host()) +
+                                          ": put authorised/host/" + std::string(host.host()) +
+                                          ".pub among its keys; its log says more");
+  };
+}
+
+void LinkTable::note_ceiling(const Link& link) {
+  if (options_.keys && !options_.insecure && link.host().transport() == Transport::tcp)
+    ceilings_[link.key()] = options_.keys->ceiling_of_host(link.host());
+}
+
+wire::Role LinkTable::ceiling(std::uint64_t host) const {
+  const auto found = ceilings_.find(host);
+  return found == ceilings_.end() ? wire::Role::operate : found->second;
+}
+
 Link::Events LinkTable::link_events() {
   Link::Events events;
   events.on_message = [this](Link& link, const FrameReader::Message& message) {
@@ -88,6 +117,7 @@ Link::Events LinkTable::link_events() {
   events.send = [this](Peer& peer, Frame& frame) { return events_.send(peer, frame); };
   events.on_superseded = [this](Peer& peer) { events_.on_superseded(peer); };
   events.on_up = [this](const Link& link) {
+    note_ceiling(link);
     if (monitor_ != nullptr) monitor_->link_up(link.host(), link.incarnation());
   };
   events.on_down = [this](const Link& link, const Error& error) {
@@ -125,6 +155,7 @@ bool LinkTable::evict(std::uint64_t key) {
   links_.erase(found);
   idle_.remove(key);
   shares_.remove(key);
+  ceilings_.erase(key);
   return true;
 }
 
@@ -145,7 +176,10 @@ void LinkTable::flush() {
 }
 
 void LinkTable::check_keys() {
-  for (auto& [host, link] : links_) link->check_keys();
+  for (auto& [host, link] : links_) {
+    if (ceilings_.contains(host)) note_ceiling(*link);
+    link->check_keys();
+  }
 }
 
 void LinkTable::close(const std::string& reason) {

@@ -86,6 +86,8 @@ class LinkTable {
     const auto found = links_.find(host);
     return found == links_.end() ? nullptr : found->second.get();
   }
+  /// The highest role that the broker of that host vouches for over our own session to it.
+  wire::Role ceiling(std::uint64_t host) const;
   /// Remembers why that host was not introduced, for those that send to it all the same.
   void refuse(std::uint64_t host, const Error& error) { refused_.add(host, error); }
   /// Or null.
@@ -107,6 +109,10 @@ class LinkTable {
   using KeySource = std::function<Result<CurveKeys>()>;
   /// Errors: unroutable.
   Result<void> check_reachable(const HostAddr& host, const KeySource& keys) const;
+  /// What a connection to that host needs; empty when it needs no key. Its errors are for peers.
+  KeySource key_source(const HostAddr& host) const;
+  /// Reads what the broker of that link vouches for.
+  void note_ceiling(const Link& link);
   Link::Events link_events();
   /// Makes room for one more link. Errors: unroutable.
   Result<void> make_room(const Introducer* by);
@@ -120,9 +126,10 @@ class LinkTable {
   Monitor* monitor_;
   Options options_;
   Events events_;
-  std::uint64_t own_key_;
   Resolver resolver_;
   std::unordered_map<std::uint64_t, std::unique_ptr<Link>> links_;
+  /// The ceilings of hosts that were connected to with keys.
+  std::unordered_map<std::uint64_t, wire::Role> ceilings_;
   IdleOrder idle_;
   LinkShares shares_;
   /// The numbers of frames go on when a link that was forgotten is made again.

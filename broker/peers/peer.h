@@ -30,6 +30,10 @@ struct Identity {
   /// The holder of its key ("operator alice"), and the key as Z85; empty without keys.
   std::string user = {};
   std::string key_text = {};
+  /// The highest role that the broker of a link vouches for (KeyGrant::ceiling).
+  wire::Role ceiling = wire::Role::operate;
+  /// Where it connected from, for people: "uid 1000, pid 4711" or "10.0.0.2".
+  std::string address = {};
   /// What limits are counted for: role and key, or the user of a local process, or, without keys,
   /// the address. All connections of one principal share its limits.
   std::string principal = {};

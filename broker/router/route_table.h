@@ -41,6 +41,8 @@ class RouteTable {
     last_proc_ = proc;
     return last_ = found->second;
   }
+  /// Whether that proc is registered.
+  bool has(std::uint64_t proc) const { return peers_.contains(proc); }
   /// The text of a proc that was here and left not long ago, or null.
   const std::string* find_gone(std::uint64_t proc) const {
     const Gone* gone = gone_.find(proc);

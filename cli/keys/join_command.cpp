@@ -184,10 +184,27 @@ Result<std::vector<KnownKeys>> ask_to_join(const Invitation& invitation, const H
   return outcome;
 }
 
-bool have_common_key(const std::vector<std::string>& a, const std::vector<std::string>& b) {
-  return std::any_of(a.begin(), a.end(), [&](const auto& key) {
-    return std::find(b.begin(), b.end(), key) != b.end();
-  });
+bool has_key(const std::vector<KeyGrant>& grants, const std::string& key) {
+  return std::any_of(grants.begin(), grants.end(),
+                     [&](const KeyGrant& grant) { return grant.key == key; });
+}
+
+bool have_common_key(const std::vector<KeyGrant>& a, const std::vector<KeyGrant>& b) {
+  return std::any_of(a.begin(), a.end(),
+                     [&](const KeyGrant& grant) { return has_key(b, grant.key); });
+}
+
+/// What another host grants, within the bounds that the same key has here.
+std::vector<KeyGrant> within(std::vector<KeyGrant> theirs, const std::vector<KeyGrant>& here) {
+  for (KeyGrant& grant : theirs) {
+    for (const KeyGrant& known : here) {
+      if (known.key != grant.key) continue;
+      grant.ceiling = std::min(grant.ceiling, known.ceiling);
+      if (!grant.expires || (known.expires && *known.expires < *grant.expires))
+        grant.expires = known.expires;
+    }
+  }
+  return theirs;
 }
 
 /// Lets all of these be known here. Errors: configuration_error (one of them is somebody else here;
@@ -195,7 +212,7 @@ bool have_common_key(const std::vector<std::string>& a, const std::vector<std::s
 Result<void> write_known(const KeyDirectory& directory, const std::vector<KnownKeys>& known) {
   for (const auto& one : known) {
     const auto path = directory.public_path(one.role, one.name);
-    const auto there = read_public_keys(path);
+    const auto there = read_key_grants(path);
     if (!there && there.error().code() != ErrorCode::not_exist) return fail(there.error());
     if (there && !have_common_key(*there, one.keys))
       return fail(ErrorCode::configuration_error,
@@ -205,8 +222,10 @@ Result<void> write_known(const KeyDirectory& directory, const std::vector<KnownK
                       "(--set keys.directory=DIR), and give the same command again");
   }
   for (const auto& one : known) {
+    const auto path = directory.public_path(one.role, one.name);
+    const auto there = read_key_grants(path);
     if (auto written =
-            write_public_keys(directory.public_path(one.role, one.name), one.keys, one.name);
+            write_key_grants(path, there ? within(one.keys, *there) : one.keys, one.name);
         !written)
       return written;
   }
@@ -231,9 +250,9 @@ bool has_joined(const Invitation& invitation, const KeyDirectory& directory, con
   bool is_known = false, knows = false;
   for (const auto& one : read_known_keys(directory)) {
     if (one.role != wire::Role::host) continue;
-    is_known = is_known ||
-               (one.name == invitation.token.name && have_common_key(one.keys, {pair.public_key}));
-    knows = knows || have_common_key(one.keys, {invitation.token.server_key});
+    is_known =
+        is_known || (one.name == invitation.token.name && has_key(one.keys, pair.public_key));
+    knows = knows || has_key(one.keys, invitation.token.server_key);
   }
   return is_known && knows;
 }
@@ -245,7 +264,7 @@ Result<void> join_one(const Invitation& invitation, const HostAddr& own,
   if (!known) return fail(known.error());
   // A host that calls itself otherwise is reached by this name all the same.
   const bool has_taker = std::any_of(known->begin(), known->end(), [&](const KnownKeys& one) {
-    return one.role == wire::Role::host && have_common_key(one.keys, {invitation.token.server_key});
+    return one.role == wire::Role::host && has_key(one.keys, invitation.token.server_key);
   });
   if (!has_taker)
     known->push_back(

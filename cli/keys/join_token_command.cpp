@@ -57,7 +57,7 @@ Result<MadeToken> make_token(const KeygenArguments& arguments, const KeyDirector
                                                     path + "; remove it to let another one join");
   const auto lock = lock_keys(directory.path());
   if (!lock) return fail(lock.error());
-  auto token = JoinToken::make(name, servers->front());
+  auto token = JoinToken::make(name, servers->front().key);
   if (!token) return fail(token.error());
   const auto until = unix_seconds_now() +
                      std::chrono::duration_cast<std::chrono::seconds>(arguments.valid_for).count();

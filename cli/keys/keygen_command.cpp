@@ -14,7 +14,9 @@
 #include "cli/support/command.h"
 #include "cli/support/exit_codes.h"
 #include "cli/support/rank_json.h"
+#include "common/base/quantity.h"
 #include "common/config/config.h"
+#include "common/security/join_token.h"
 #include "common/security/keys.h"
 #include "wire/codes_generated.h"
 
@@ -28,7 +30,7 @@ struct Made {
   std::string name;
   std::string secret;
   std::string known;
-  std::vector<std::string> public_keys;
+  std::vector<KeyGrant> public_keys;
   bool is_new = false;
 };
 
@@ -48,10 +50,28 @@ Result<std::string> directory_of(const KeygenArguments& arguments) {
 }
 
 /// The public keys that are known by now; none when there is no such file.
-Result<std::vector<std::string>> known_keys(const std::string& path) {
-  auto keys = read_public_keys(path);
-  if (!keys && keys.error().code() == ErrorCode::not_exist) return std::vector<std::string>();
+Result<std::vector<KeyGrant>> known_keys(const std::string& path) {
+  auto keys = read_key_grants(path);
+  if (!keys && keys.error().code() == ErrorCode::not_exist) return std::vector<KeyGrant>();
   return keys;
+}
+
+/// A new key with the bounds that were asked for; without these the ceiling of the present one.
+KeyGrant new_grant(const KeygenArguments& arguments, const std::string& key,
+                   const std::vector<KeyGrant>& known) {
+  KeyGrant grant(key);
+  grant.expires = arguments.expires;
+  if (!known.empty()) grant.ceiling = known.front().ceiling;
+  if (arguments.ceiling) grant.ceiling = *arguments.ceiling;
+  return grant;
+}
+
+/// What is known of that key; the key alone when nothing is.
+KeyGrant grant_of(const std::string& key, const std::vector<KeyGrant>& known) {
+  for (const KeyGrant& grant : known) {
+    if (grant.key == key) return grant;
+  }
+  return key;
 }
 
 Result<Made> make_one(const KeygenArguments& arguments, const KeyDirectory& directory,
@@ -72,8 +92,8 @@ Result<Made> make_one(const KeygenArguments& arguments, const KeyDirectory& dire
     if (arguments.retire || arguments.if_missing) {
       // The public half may be missing where only the secret was copied to.
       if (arguments.if_missing && !made.public_keys.empty()) return made;
-      made.public_keys = {own->public_key};
-      if (auto written = write_public_keys(made.known, made.public_keys, name); !written)
+      made.public_keys = {grant_of(own->public_key, made.public_keys)};
+      if (auto written = write_key_grants(made.known, made.public_keys, name); !written)
         return fail(written.error());
       return made;
     }
@@ -82,7 +102,7 @@ Result<Made> make_one(const KeygenArguments& arguments, const KeyDirectory& dire
                   made.secret +
                       " is there already: --if-missing leaves it, --rotate makes a new key and "
                       "lets the old one be known until --retire");
-    made.public_keys = {own->public_key};
+    made.public_keys = {grant_of(own->public_key, made.public_keys)};
   } else if (arguments.retire || arguments.rotate) {
     return fail(ErrorCode::configuration_error,
                 "there is no key to replace: " + made.secret + " is not there");
@@ -95,9 +115,10 @@ Result<Made> make_one(const KeygenArguments& arguments, const KeyDirectory& dire
   auto pair = KeyPair::make();
   if (!pair) return fail(pair.error());
   made.is_new = true;
-  made.public_keys.insert(made.public_keys.begin(), pair->public_key);
+  made.public_keys.insert(made.public_keys.begin(),
+                          new_grant(arguments, pair->public_key, made.public_keys));
   // Known before it is used.
-  if (auto written = write_public_keys(made.known, made.public_keys, name); !written)
+  if (auto written = write_key_grants(made.known, made.public_keys, name); !written)
     return fail(written.error());
   if (auto written = write_key_pair(made.secret, *pair, name); !written)
     return fail(written.error());
@@ -122,6 +143,23 @@ Result<std::vector<Made>> make_all(const KeygenArguments& arguments, wire::Role 
     all.push_back(std::move(*made));
   }
   return all;
+}
+
+Result<void> parse_expires(const std::string& text, std::optional<std::int64_t>& expires) {
+  if (const auto duration = parse_duration(text)) {
+    expires = unix_seconds_now() + std::chrono::ceil<std::chrono::seconds>(*duration).count();
+    return {};
+  }
+  const auto time = parse_rfc3339(text);
+  if (!time)
+    return fail(ErrorCode::parse_error,
+                "takes 2027-01-31, 2027-01-31T12:00:00Z or a duration like "
+                "2160h, not '" +
+                    text + "'");
+  if (*time <= unix_seconds_now())
+    return fail(ErrorCode::parse_error, "takes a time to come, and " + text + " is over");
+  expires = *time;
+  return {};
 }
 
 int keygen(const KeygenArguments& arguments) {
@@ -155,15 +193,24 @@ int keygen(const KeygenArguments& arguments) {
   }
   auto json = nlohmann::ordered_json::array();
   for (const auto& made : *all) {
-    json.push_back({{"role", arguments.role},
-                    {"name", made.name},
-                    {"new", made.is_new},
-                    {"secret", made.secret},
-                    {"public", made.known},
-                    {"keys", made.public_keys}});
+    const KeyGrant& newest = made.public_keys.front();
+    auto keys = nlohmann::ordered_json::array();
+    for (const KeyGrant& grant : made.public_keys) keys.push_back(grant.key);
+    const bool has_ceiling = *role == wire::Role::host;
+    json.push_back(
+        {{"role", arguments.role},
+         {"name", made.name},
+         {"new", made.is_new},
+         {"secret", made.secret},
+         {"public", made.known},
+         {"keys", keys},
+         {"expires", newest.expires ? nlohmann::ordered_json(rfc3339_text(*newest.expires))
+                                    : nlohmann::ordered_json(nullptr)},
+         {"ceiling", has_ceiling ? nlohmann::ordered_json(std::string(word_of(newest.ceiling)))
+                                 : nlohmann::ordered_json(nullptr)}});
     if (arguments.json) continue;
     std::cout << arguments.role << " " << made.name << ": " << (made.is_new ? "new key " : "key ")
-              << made.public_keys.front()
+              << newest.to_string(' ')
               << (made.public_keys.size() > 1 ? " (the old one is known until --retire)" : "")
               << "\n  secret  " << made.secret
               << "  (stays on the machine that it is for)\n  public  " << made.known
@@ -185,6 +232,7 @@ void add_keygen(CLI::App& app, Commands& commands) {
       app, "keygen",
       {.meaning = "Make keys for connections over tcp",
        .examples = {"keygen operator alice", "keygen host node1 node2",
+                    "keygen operator bob --expires 2027-01-31",
                     "keygen --token host node3 --for 1h"},
        .details =
            "ROLE is what the key allows: observer (look), client (also call and send to procs), "
@@ -195,7 +243,10 @@ void add_keygen(CLI::App& app, Commands& commands) {
            "file to the same place on every host that the key opens; that of a host goes also to "
            "the "
            "machines that connect to it. Hosts notice new and removed files within a second.\n\n"
-           "--token prints TOKEN@ADDRESS instead, for `meshbus host --join` on a new host: it "
+           "A key with --expires is refused after that time, with a sentence. A host with "
+           "--ceiling "
+           "vouches at other hosts for no role above that one.\n\n--token prints TOKEN@ADDRESS "
+           "instead, for `meshbus host --join` on a new host: it "
            "makes "
            "its own key there, and gets all that lies in authorised/. Run it as the user, and with "
            "the keys, of the host that takes it in.",
@@ -228,6 +279,23 @@ void add_keygen(CLI::App& app, Commands& commands) {
   add_duration(verb, "--for", keygen_arguments.valid_for,
                "How long the token is valid, 1s to 24h; default 10m")
       ->needs(token);
+  add_text(
+      verb, "--expires",
+      [arguments = arguments.get()](const std::string& text) {
+        return parse_expires(text, arguments->expires);
+      },
+      "When the new key ends: a date or time in UTC, or a duration like 2160h", "TIME")
+      ->excludes(token);
+  add_text(
+      verb, "--ceiling",
+      [arguments = arguments.get()](const std::string& word) {
+        arguments->ceiling = role_of_key(word);
+        if (arguments->ceiling && *arguments->ceiling <= wire::Role::operate) return Result<void>();
+        return Result<void>(
+            fail(ErrorCode::parse_error, "takes observer, client or operator, not '" + word + "'"));
+      },
+      "A host's key: the highest role that the host vouches for; default operator", "ROLE")
+      ->excludes(token);
   verb.add_flag("--json", arguments->json, "Print JSON");
 }
 

@@ -1,10 +1,13 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/support/cli11_types.h"
+#include "wire/codes_generated.h"
 
 namespace meshbus::cli {
 
@@ -24,6 +27,10 @@ struct KeygenArguments {
   /// With it: the host that takes it, and for how long.
   std::string at;
   std::chrono::milliseconds valid_for = std::chrono::minutes(10);
+  /// When the key ends: a time, or so long from now. Nothing: never.
+  std::optional<std::int64_t> expires = {};
+  /// A host's key: the highest role that its broker vouches for.
+  std::optional<wire::Role> ceiling = {};
   bool json = false;
 };
 

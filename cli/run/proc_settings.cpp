@@ -1,5 +1,7 @@
 #include "cli/run/proc_settings.h"
 
+#include <grp.h>
+#include <pwd.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -83,6 +85,35 @@ Result<unsigned> parse_umask(std::string_view text) {
     return fail(ErrorCode::parse_error,
                 "takes an octal number up to 777, not '" + std::string(text) + "'");
   return *value;
+}
+
+Result<void> set_user(std::string_view text, ProcSettings& settings) {
+  const std::string name(text);
+  const auto number = parse_whole<std::uint32_t>(text);
+  const passwd* user = number ? ::getpwuid(*number) : ::getpwnam(name.c_str());
+  if (user == nullptr && (!number || *number == UINT32_MAX))
+    return fail(ErrorCode::parse_error,
+                "this machine knows no user '" + name + "'; a number needs no name");
+  settings.uid = user != nullptr ? user->pw_uid : *number;
+  if (!settings.gid) settings.gid = user != nullptr ? user->pw_gid : *number;
+  if (user == nullptr) return {};
+  std::vector<gid_t> groups(64);
+  int count = static_cast<int>(groups.size());
+  while (::getgrouplist(user->pw_name, user->pw_gid, groups.data(), &count) < 0)
+    groups.resize(static_cast<std::size_t>(count) + 64);
+  settings.groups.assign(groups.begin(), groups.begin() + count);
+  return {};
+}
+
+Result<void> set_group(std::string_view text, ProcSettings& settings) {
+  const std::string name(text);
+  const auto number = parse_whole<std::uint32_t>(text);
+  const group* found = number ? nullptr : ::getgrnam(name.c_str());
+  if (found == nullptr && (!number || *number == UINT32_MAX))
+    return fail(ErrorCode::parse_error,
+                "this machine knows no group '" + name + "'; a number needs no name");
+  settings.gid = found != nullptr ? found->gr_gid : *number;
+  return {};
 }
 
 Result<std::vector<std::uint32_t>> parse_cpu_set(std::string_view text) {

@@ -10,6 +10,11 @@ namespace meshbus::cli {
 
 /// "027". Errors: parse_error, with the expected form.
 Result<unsigned> parse_umask(std::string_view text);
+/// Lets procs run as that user, by name or number: with its group and its supplementary groups, as
+/// this machine knows them. A number without a user has the group of the same number.
+Result<void> set_user(std::string_view text, ProcSettings& settings);
+/// As that group, by name or number; with a user, instead of the group of that one.
+Result<void> set_group(std::string_view text, ProcSettings& settings);
 /// "0-3,8": at most 1024 CPUs, below 1024. Errors: parse_error.
 Result<std::vector<std::uint32_t>> parse_cpu_set(std::string_view text);
 /// "512MiB", "1.5G", "64m": bytes. Errors: parse_error.

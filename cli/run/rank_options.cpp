@@ -110,6 +110,15 @@ void add_proc_settings(CLI::App& verb, ProcSettings& settings) {
       [&settings](const std::string& text) { return store(parse_umask(text), settings.umask); },
       "File mode creation mask, octal", "OCTAL");
   add(
+      "--uid", [&settings](const std::string& text) { return set_user(text, settings); },
+      "Run as this user, with its groups; the hosts must run as root", "USER");
+  add(
+      "--gid", [&settings](const std::string& text) { return set_group(text, settings); },
+      "Run as this group", "GROUP");
+  verb.add_flag("--no-new-privs", settings.no_new_privs,
+                "Let no setuid program give the ranks more rights")
+      ->group(kLimitGroup);
+  add(
       "--cpu-set",
       [&settings](const std::string& text) { return store(parse_cpu_set(text), settings.cpus); },
       "CPUs that it may run on: 0-3,8", "LIST");

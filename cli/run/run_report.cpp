@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/support/rank_json.h"
+#include "cli/support/text_error.h"
 
 namespace meshbus::cli {
 namespace {
@@ -29,7 +30,7 @@ std::string last_words(const MeshOutcome& outcome) {
     text += "meshbus: last lines of rank " + std::to_string(first.rank) + " on stderr:\n";
     while (!tail.empty()) {
       const auto end = tail.find('\n');
-      text += "meshbus: | " + std::string(tail.substr(0, end)) + "\n";
+      text += "meshbus: | " + shown(tail.substr(0, end)) + "\n";
       tail.remove_prefix(end == std::string_view::npos ? tail.size() : end + 1);
     }
   }
@@ -58,7 +59,7 @@ std::string last_words(const MeshOutcome& outcome) {
     text += "meshbus: rank " + std::to_string(first.rank) + " had been started anew " +
             count_of(first.restarts, "time") + "\n";
   // The one line that matters stands last, where a terminal shows it.
-  return text + "meshbus: first failure: " + first.describe() + "\n";
+  return text + "meshbus: first failure: " + shown_lines(first.describe()) + "\n";
 }
 
 std::string words_of_silence(const std::vector<RankReport>& silent) {

@@ -37,7 +37,18 @@ std::string begin_of(const std::string& text, std::size_t most) {
 }  // namespace
 
 void complain(const std::string& text) {
-  std::cerr << "meshbus: " << text << "\n";
+  std::cerr << "meshbus: " << shown_lines(text) << "\n";
+}
+
+std::string shown_lines(std::string_view lines) {
+  std::string text;
+  for (;;) {
+    const auto end = lines.find('\n');
+    text += shown(lines.substr(0, end));
+    if (end == std::string_view::npos) return text;
+    text += '\n';
+    lines.remove_prefix(end + 1);
+  }
 }
 
 std::string shown(std::string_view line) {

@@ -7,11 +7,13 @@
 
 namespace meshbus::cli {
 
-/// One line on stderr: "meshbus: TEXT".
+/// On stderr: "meshbus: TEXT". It may quote what others wrote: control characters are escaped.
 void complain(const std::string& text);
 
 /// What a rank wrote, for a terminal: control characters other than the tab are escaped.
 std::string shown(std::string_view line);
+/// The same for several lines.
+std::string shown_lines(std::string_view lines);
 
 /// Two lines: the text as far as it fits on a terminal, and below it a caret under the character at
 /// the error's position. Nothing for an error without one.

@@ -29,6 +29,12 @@ std::string cpu_time_text(std::chrono::microseconds time) {
   return format("%lldh%02lldm", seconds / 3600, seconds / 60 % 60);
 }
 
+std::string restarts_text(std::uint32_t restarts, std::chrono::system_clock::duration since) {
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(since).count();
+  return "was restarted " + std::to_string(restarts) + (restarts == 1 ? " time" : " times") +
+         ", last " + std::to_string(seconds < 0 ? 0 : seconds) + " s ago";
+}
+
 std::string memory_text(std::uint64_t bytes) {
   if (bytes < 1024) return format("%lluB", static_cast<unsigned long long>(bytes));
   double value = static_cast<double>(bytes) / 1024;

@@ -22,6 +22,7 @@
 #include "common/config/config.h"
 #include "common/loop/reactor.h"
 #include "common/security/keys.h"
+#include "common/security/launcher_name.h"
 #include "common/security/token.h"
 #include "wire/bus_generated.h"
 
@@ -113,9 +114,7 @@ class Replay {
     auto config = Config::load(ConfigSources::of_process());
     if (!config) return fail(config.error());
     session.keys = keys_for(KeyDirectory::find(*config), into_);
-    const auto name = Name::make("client");
-    if (!name) return fail(name.error());
-    session.hello.peer = name->to_string();
+    LauncherName::draw().introduce(session.hello);
     session.hello.kind = wire::PeerKind::launcher;
     session.hello.incarnation = random_u64();
     session.connect_limit = kConnectLimit;

@@ -46,6 +46,10 @@ Json host_json(const HostReport& host) {
   json["version"] = host.version;
   json["containment"] = host.containment;
   json["live"] = host.live;
+  json["broker"] = {
+      {"restarts", host.broker_restarts},
+      {"restarted",
+       host.broker_restarts == 0 ? Json(nullptr) : Json(time_text(host.broker_restarted))}};
   json["drains"] = Json::array();
   for (const auto& drain : host.drains) {
     json["drains"].push_back({{"mesh", drain.mesh.empty() ? Json(nullptr) : Json(drain.mesh)},
@@ -116,6 +120,11 @@ void print_table(const Seen& seen, const PsArguments& arguments) {
     } else {
       std::cout << host.live << " live, agent " << host.pid << " on " << text::visible(host.node)
                 << ", " << host.containment << "\n";
+      if (host.broker_restarts > 0)
+        std::cout << "  its broker "
+                  << restarts_text(host.broker_restarts,
+                                   std::chrono::system_clock::now() - host.broker_restarted)
+                  << "; the procs lived on\n";
       for (const auto& drain : host.drains)
         std::cout << "  drained of " << text::visible(drain_text(drain)) << "\n";
     }

@@ -17,6 +17,7 @@
 #include "cli/support/reach.h"
 #include "cli/support/selector.h"
 #include "cli/support/text_error.h"
+#include "cli/support/usage_text.h"
 
 namespace meshbus::cli {
 namespace {
@@ -240,6 +241,21 @@ void await_mesh(ReachedHosts& hosts, const std::string& selector) {
   }
 }
 
+/// Says which hosts had to restart their brokers: their procs live, but something is wrong there.
+void complain_of_brokers(const ReachedHosts& hosts) {
+  for (const auto& part : hosts.parts) {
+    const auto reports = part.states(hosts.left);
+    if (!reports) continue;
+    for (const auto& host : *reports) {
+      if (host.code != ErrorCode::none || host.broker_restarts == 0) continue;
+      complain("the broker of " + host.host.to_string() + " " +
+               restarts_text(host.broker_restarts,
+                             std::chrono::system_clock::now() - host.broker_restarted) +
+               "; the procs lived on");
+    }
+  }
+}
+
 int run(StatusArguments arguments) {
   auto reached = reach_hosts(arguments.hosts);
   if (const int* code = std::get_if<int>(&reached)) return *code;
@@ -256,6 +272,7 @@ int run(StatusArguments arguments) {
     meshes.push_back(chosen.mesh);
     meant = chosen.ranks;
   }
+  complain_of_brokers(hosts);
   int code = hosts.has_silent() ? kFailed : 0;
   if (!arguments.actor.empty())
     return std::max(code, show_actors(hosts.context, meshes, arguments));

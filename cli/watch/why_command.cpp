@@ -7,8 +7,10 @@
 #include <cstdio>
 #include <future>
 #include <iostream>
+#include <map>
 #include <nlohmann/json.hpp>
 
+#include "cli/support/audit_entry.h"
 #include "cli/support/command.h"
 #include "cli/support/exit_codes.h"
 #include "cli/support/rank_json.h"
@@ -87,6 +89,36 @@ EventListing events_of(ReachedHosts& hosts, const std::string& mesh) {
   return all;
 }
 
+/// The principals behind addresses on the bus, by the audit trails of the hosts.
+using Principals = std::map<std::string, std::string>;
+
+/// Principals behind the requests of these events; none when the sender of this may not read audit
+/// trails.
+Principals principals_of(const ReachedHosts& hosts, const std::vector<HostEvent>& events) {
+  Principals found;
+  const bool is_asked = std::any_of(events.begin(), events.end(), [](const HostEvent& event) {
+    return !event.by.empty() || (event.end && !event.end->stopped_by.empty());
+  });
+  if (!is_asked) return found;
+  for (const auto& part : hosts.parts) {
+    const auto trail = part.audit(hosts.left);
+    if (!trail) continue;
+    for (const auto& event : trail->events) {
+      const auto entry = AuditEntry::parse(event.text);
+      // Over a link only the host is known that vouches.
+      if (!entry || entry->text("address").empty()) continue;
+      found[entry->text("peer")] = entry->text("by") + " at " + entry->text("address");
+    }
+  }
+  return found;
+}
+
+/// The principal that asked for what is in that entry; empty: not known.
+std::string principal_of(const HostEvent& event, const Principals& principals) {
+  const auto found = principals.find(event.end ? event.end->stopped_by : event.by);
+  return found == principals.end() || found->first.empty() ? std::string() : found->second;
+}
+
 std::string milliseconds_text(std::chrono::system_clock::time_point time) {
   auto text = time_text(time);
   return text.substr(0, text.size() - 4) + "Z";
@@ -108,9 +140,11 @@ std::string place_of(const StoryEntry& entry) {
          (point.empty() ? "" : " (" + text::visible(point) + ")") + " on " + host;
 }
 
-void print_entry(const StoryEntry& entry) {
+void print_entry(const StoryEntry& entry, const Principals& principals) {
+  const std::string principal = principal_of(entry.event, principals);
   std::cout << "  " << milliseconds_text(entry.time) << "  " << place_of(entry) << ": "
-            << text::visible(words_of(entry.event)) << "\n";
+            << text::visible(words_of(entry.event))
+            << (principal.empty() ? "" : ", which is " + text::visible(principal)) << "\n";
   if (!entry.event.end) return;
   const auto& end = *entry.event.end;
   const bool is_one = entry.ranks.size() == 1 && entry.ranks.front().size() == 1;
@@ -130,7 +164,7 @@ void print_entry(const StoryEntry& entry) {
   }
 }
 
-void print(const Story& story) {
+void print(const Story& story, const Principals& principals) {
   std::cout << "mesh " << text::visible(story.mesh) << "\n";
   std::optional<StoryRole> role;
   for (const auto& entry : story.entries) {
@@ -139,11 +173,11 @@ void print(const Story& story) {
       std::cout << titles[static_cast<std::size_t>(entry.role)] << ":\n";
     }
     role = entry.role;
-    print_entry(entry);
+    print_entry(entry, principals);
   }
 }
 
-Json entry_json(const StoryEntry& entry) {
+Json entry_json(const StoryEntry& entry, const Principals& principals) {
   const auto& event = entry.event;
   Json json;
   json["role"] = std::string(to_string(entry.role));
@@ -153,18 +187,20 @@ Json entry_json(const StoryEntry& entry) {
   json["ranks"] = entry.ranks.empty() ? Json(nullptr) : Json(to_string(entry.ranks));
   json["text"] = words_of(event);
   json["by"] = event.by.empty() ? Json(nullptr) : Json(event.by);
+  const std::string principal = principal_of(event, principals);
+  json["principal"] = principal.empty() ? Json(nullptr) : Json(principal);
   json["because"] = event.because ? Json(*event.because) : Json(nullptr);
   json["end"] = event.end ? rank_json(*event.end) : Json(nullptr);
   return json;
 }
 
-void print_json(const Story& story, const EventListing& listing) {
+void print_json(const Story& story, const EventListing& listing, const Principals& principals) {
   Json json;
   json["mesh"] = story.mesh;
   json["first"] = nullptr;
   json["events"] = Json::array();
   for (const auto& entry : story.entries) {
-    json["events"].push_back(entry_json(entry));
+    json["events"].push_back(entry_json(entry, principals));
     if (entry.role == StoryRole::first) json["first"] = json["events"].back();
   }
   json["unreachable"] = Json::array();
@@ -183,7 +219,7 @@ int explain_nothing(const ReachedHosts& hosts, const WhyArguments& arguments,
       continue;
     }
     if (arguments.hosts.json) {
-      print_json({mesh.name, {}}, {});
+      print_json({mesh.name, {}}, {}, {});
     } else {
       std::cout << "mesh " << mesh.name << ": nothing of it has ended\n";
     }
@@ -238,10 +274,11 @@ int why(const WhyArguments& arguments) {
     complain("mesh " + story.mesh + ": no end of rank " + to_string(wanted->ranks) + " is known");
     return 1;
   }
+  const Principals principals = principals_of(hosts, listing.events);
   if (arguments.hosts.json) {
-    print_json(story, listing);
+    print_json(story, listing, principals);
   } else {
-    print(story);
+    print(story, principals);
   }
   std::cout.flush();
   if (std::cout) return code;

@@ -33,7 +33,7 @@ ControllerFeed::ControllerFeed(Reactor& reactor, zmq::context_t& context, Option
       context_(context),
       options_(std::move(options)),
       events_(std::move(events)),
-      name_(*Name::make("client")),
+      name_(LauncherName::draw()),
       incarnation_(random_u64()) {
   open();
   on_tick();
@@ -56,7 +56,7 @@ ControllerFeed::~ControllerFeed() {
 void ControllerFeed::open() {
   Session::Options session;
   options_.reach(options_.hosts[at_], session);
-  session.hello.peer = name_.to_string();
+  name_.introduce(session.hello);
   session.hello.kind = wire::PeerKind::launcher;
   session.hello.incarnation = incarnation_;
   session.hello.pid = static_cast<std::uint32_t>(::getpid());

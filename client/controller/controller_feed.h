@@ -12,6 +12,7 @@
 #include "client/controller/watch_feed.h"
 #include "common/bus/bus.h"
 #include "common/loop/reactor.h"
+#include "common/security/launcher_name.h"
 #include "meshbus/controller.h"
 
 namespace meshbus {
@@ -60,7 +61,7 @@ class ControllerFeed {
   zmq::context_t& context_;
   Options options_;
   Events events_;
-  Name name_;
+  LauncherName name_;
   std::uint64_t incarnation_;
   std::size_t at_ = 0;
   std::unique_ptr<Bus> bus_;

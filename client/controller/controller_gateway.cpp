@@ -16,12 +16,14 @@ ControllerGateway::ControllerGateway(Reactor& reactor, zmq::context_t& context, 
       context_(context),
       options_(std::move(options)),
       events_(std::move(events)),
-      name_(options_.is_controller ? Name::controller() : *Name::make("client")),
+      launcher_(LauncherName::draw()),
+      name_(options_.is_controller ? Name::controller() : launcher_.name),
       incarnation_(random_u64()) {}
 
 void ControllerGateway::open() {
   Session::Options options;
   options_.reach(options_.hosts[at_], options);
+  launcher_.introduce(options.hello);
   options.hello.peer = name_.to_string();
   options.hello.kind =
       options_.is_controller ? wire::PeerKind::controller : wire::PeerKind::launcher;

@@ -12,6 +12,7 @@
 
 #include "common/bus/bus.h"
 #include "common/loop/reactor.h"
+#include "common/security/launcher_name.h"
 #include "meshbus/address.h"
 #include "wire/forward.h"
 
@@ -68,6 +69,7 @@ class ControllerGateway {
   Events events_;
   std::size_t at_ = 0;
   std::unique_ptr<Bus> bus_;
+  LauncherName launcher_;
   Name name_;
   std::uint64_t incarnation_;
   std::optional<Reactor::Time> down_since_;

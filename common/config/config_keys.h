@@ -76,6 +76,10 @@ inline constexpr std::array kKeyTable = std::to_array<KeyInfo>({
      "files that are kept for each stream of a proc, the one being written among them"},
     {"events.size", ValueKind::bytes, "", "8MiB", "1MiB", "1GiB",
      "bytes that the event log of a host may take: what ended there, and why"},
+    {"audit.size", ValueKind::bytes, "", "16MiB", "1MiB", "64GiB",
+     "bytes that the audit trail of a host may take: who did what there"},
+    {"audit.sync", ValueKind::boolean, "", "false", "", "",
+     "whether a host waits until the disk has each entry of its audit trail"},
     {"cast.width", ValueKind::count, "", "16", "2", "1024",
      "hosts that one host passes a cast on to"},
     {"connections.rate", ValueKind::count, "", "200", "0", "1000000",
@@ -159,6 +163,8 @@ inline constexpr PathKey logs_directory("logs.directory");
 inline constexpr BytesKey logs_size("logs.size");
 inline constexpr CountKey logs_files("logs.files");
 inline constexpr BytesKey events_size("events.size");
+inline constexpr BytesKey audit_size("audit.size");
+inline constexpr BooleanKey audit_sync("audit.sync");
 inline constexpr CountKey cast_width("cast.width");
 inline constexpr CountKey connections_rate("connections.rate");
 inline constexpr CountKey requests_rate("requests.rate");

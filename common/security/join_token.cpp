@@ -210,7 +210,7 @@ std::vector<KnownKeys> read_known_keys(const KeyDirectory& directory) {
          !error && at != end && known.size() < kMostKnown; at.increment(error)) {
       const std::string name = at->path().stem().string();
       if (at->path().extension() != ".pub" || !is_holder_name(name)) continue;
-      if (auto keys = read_public_keys(at->path().string()))
+      if (auto keys = read_key_grants(at->path().string()))
         known.push_back({role, name, std::move(*keys)});
     }
   }
@@ -224,7 +224,7 @@ std::string known_keys_to_text(const std::vector<KnownKeys>& known) {
   std::string text;
   for (const auto& one : known) {
     text += std::string(word_of(one.role)) + " " + one.name;
-    for (const auto& key : one.keys) text += " " + key;
+    for (const auto& grant : one.keys) text += " " + grant.to_string(',');
     text += "\n";
   }
   return text;
@@ -238,10 +238,15 @@ Result<std::vector<KnownKeys>> parse_known_keys(std::string_view text) {
     std::string role_word;
     KnownKeys one;
     words >> role_word >> one.name;
-    for (std::string key; words >> key;) one.keys.push_back(key);
+    bool are_keys = true;
+    for (std::string word; words >> word;) {
+      auto grant = KeyGrant::parse(word, ',');
+      are_keys = are_keys && grant && is_curve_key(grant->key);
+      if (grant) one.keys.push_back(std::move(*grant));
+    }
     const auto role = role_of_key(role_word);
-    if (!role || !is_holder_name(one.name) || one.keys.empty() ||
-        !std::all_of(one.keys.begin(), one.keys.end(), is_curve_key) || known.size() == kMostKnown)
+    if (!role || !is_holder_name(one.name) || one.keys.empty() || !are_keys ||
+        known.size() == kMostKnown)
       return fail(ErrorCode::malformed_message,
                   "line " + std::to_string(known.size() + 1) + " of the known keys is none");
     one.role = *role;

@@ -74,13 +74,14 @@ class TokenFolder {
 struct KnownKeys {
   wire::Role role = wire::Role::none;
   std::string name;
-  std::vector<std::string> keys;
+  std::vector<KeyGrant> keys;
   bool operator==(const KnownKeys&) const = default;
 };
 
 /// All that lie in DIR/authorised/ROLE; what cannot be used is left out. Sorted by role and name.
 std::vector<KnownKeys> read_known_keys(const KeyDirectory& directory);
-/// "ROLE NAME KEY..." on a line for each.
+/// "ROLE NAME KEY..." on a line for each; a key may have attributes (KeyGrant), with commas
+/// between.
 std::string known_keys_to_text(const std::vector<KnownKeys>& known);
 /// Errors: malformed_message.
 Result<std::vector<KnownKeys>> parse_known_keys(std::string_view text);

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 
 #include <zmq.hpp>
@@ -68,8 +69,7 @@ Result<std::string> read_all(const UniqueFd& fd, const std::string& path) {
 /// The keys of the lines that begin so. Errors: configuration_error (anything else that is no
 /// comment).
 Result<void> parse_keys(const std::string& path, std::string_view text,
-                        std::vector<std::string>& public_keys,
-                        std::vector<std::string>& secret_keys) {
+                        std::vector<KeyGrant>& public_keys, std::vector<std::string>& secret_keys) {
   std::size_t number = 0;
   while (!text.empty()) {
     ++number;
@@ -80,11 +80,22 @@ Result<void> parse_keys(const std::string& path, std::string_view text,
     if (line.empty() || line.front() == '#') continue;
     // The line itself is not quoted: it may be a secret.
     const bool is_public = line.starts_with(kPublic);
-    if ((!is_public && !line.starts_with(kSecret)) || !is_key(line.substr(kPublic.size())))
+    if ((!is_public && !line.starts_with(kSecret)) ||
+        !is_key(line.substr(kPublic.size(), is_public ? kKeySize : line.npos)) ||
+        (line.size() > kPublic.size() + kKeySize && line[kPublic.size() + kKeySize] != ' '))
       return refuse("key file " + path + ", line " + std::to_string(number) +
                     ": expected a comment (#), or \"public-key\" or \"secret-key\" and 40 "
                     "characters of Z85; make a new one with meshbus keygen");
-    (is_public ? public_keys : secret_keys).emplace_back(line.substr(kPublic.size()));
+    line.remove_prefix(kPublic.size());
+    if (!is_public) {
+      secret_keys.emplace_back(line);
+      continue;
+    }
+    auto grant = KeyGrant::parse(line, ' ');
+    if (!grant)
+      return refuse("key file " + path + ", line " + std::to_string(number) + ": " +
+                    grant.error().detail());
+    public_keys.push_back(std::move(*grant));
   }
   return {};
 }
@@ -176,7 +187,8 @@ Result<KeyPair> read_key_pair(const std::string& path) {
                   ", and if others may have read it, make a new one");
   const auto text = read_all(*fd, path);
   if (!text) return fail(text.error());
-  std::vector<std::string> public_keys, secret_keys;
+  std::vector<KeyGrant> public_keys;
+  std::vector<std::string> secret_keys;
   if (auto parsed = parse_keys(path, *text, public_keys, secret_keys); !parsed)
     return fail(parsed.error());
   if (public_keys.size() != 1 || secret_keys.size() != 1)
@@ -185,19 +197,20 @@ Result<KeyPair> read_key_pair(const std::string& path) {
                   " public keys; expected one of each");
   std::array<char, kKeySize + 1> derived{};
   if (zmq_curve_public(derived.data(), secret_keys.front().c_str()) != 0 ||
-      public_keys.front() != derived.data())
+      public_keys.front().key != derived.data())
     return refuse("key file " + path + ": the two keys do not belong together");
-  return KeyPair{public_keys.front(), secret_keys.front()};
+  return KeyPair{public_keys.front().key, secret_keys.front()};
 }
 
-Result<std::vector<std::string>> read_public_keys(const std::string& path) {
+Result<std::vector<KeyGrant>> read_key_grants(const std::string& path) {
   struct stat status{};
   const auto fd = open_file(path, status);
   if (!fd) return fail(fd.error());
   if (auto trusted = check_trusted(path); !trusted) return fail(trusted.error());
   const auto text = read_all(*fd, path);
   if (!text) return fail(text.error());
-  std::vector<std::string> public_keys, secret_keys;
+  std::vector<KeyGrant> public_keys;
+  std::vector<std::string> secret_keys;
   if (auto parsed = parse_keys(path, *text, public_keys, secret_keys); !parsed)
     return fail(parsed.error());
   if (!secret_keys.empty())
@@ -210,6 +223,14 @@ Result<std::vector<std::string>> read_public_keys(const std::string& path) {
   return public_keys;
 }
 
+Result<std::vector<std::string>> read_public_keys(const std::string& path) {
+  const auto grants = read_key_grants(path);
+  if (!grants) return fail(grants.error());
+  std::vector<std::string> keys;
+  for (const KeyGrant& grant : *grants) keys.push_back(grant.key);
+  return keys;
+}
+
 Result<void> write_key_pair(const std::string& path, const KeyPair& keys, std::string_view name) {
   return write_file(path,
                     "# meshbus: the secret key of " + std::string(name) +
@@ -219,11 +240,16 @@ Result<void> write_key_pair(const std::string& path, const KeyPair& keys, std::s
                     0600);
 }
 
+Result<void> write_key_grants(const std::string& path, const std::vector<KeyGrant>& grants,
+                              std::string_view name) {
+  std::string text = "# meshbus: the public key of " + std::string(name) + "\n";
+  for (const auto& grant : grants) text += std::string(kPublic) + grant.to_string(' ') + "\n";
+  return write_file(path, text, 0644);
+}
+
 Result<void> write_public_keys(const std::string& path, const std::vector<std::string>& keys,
                                std::string_view name) {
-  std::string text = "# meshbus: the public key of " + std::string(name) + "\n";
-  for (const auto& key : keys) text += std::string(kPublic) + key + "\n";
-  return write_file(path, text, 0644);
+  return write_key_grants(path, {keys.begin(), keys.end()}, name);
 }
 
 std::string KeyDirectory::default_path() {
@@ -278,18 +304,36 @@ Result<std::string> KeyDirectory::own_path(const std::optional<HostAddr>& host) 
                 (host ? ", or make one of that name: meshbus keygen " + who : ""));
 }
 
-Result<std::vector<std::string>> KeyDirectory::keys_of_host(const HostAddr& host) const {
+Result<std::vector<KeyGrant>> KeyDirectory::keys_of_host(const HostAddr& host) const {
   const std::string name(host.host());
   const std::string with_port = name + ":" + std::to_string(host.port());
   for (const auto& one : {with_port, name}) {
     if (!is_holder_name(one)) continue;
-    auto keys = read_public_keys(public_path(wire::Role::host, one));
-    if (keys || keys.error().code() != ErrorCode::not_exist) return keys;
+    auto keys = read_key_grants(public_path(wire::Role::host, one));
+    if (!keys && keys.error().code() == ErrorCode::not_exist) continue;
+    if (!keys) return keys;
+    const std::int64_t now = std::time(nullptr);
+    const std::int64_t last = keys->front().expires.value_or(0);
+    std::erase_if(*keys, [&](const KeyGrant& grant) { return grant.is_expired(now); });
+    if (keys->empty())
+      return refuse("the key of host " + one + " expired at " + rfc3339_text(last) +
+                    ": make a new one on that host by meshbus keygen --rotate host " + one +
+                    ", and put its .pub in " + public_path(wire::Role::host, one));
+    return keys;
   }
   return refuse("the public key of host " + name + " is not known here: put it in " +
                 public_path(wire::Role::host, name) +
                 " (it is made on that host by meshbus keygen host " + name +
                 "); without keys at all: keys.directory=/dev/null, and --insecure there");
+}
+
+wire::Role KeyDirectory::ceiling_of_host(const HostAddr& host) const {
+  const auto keys = keys_of_host(host);
+  // Without a key there is no connection.
+  if (!keys) return wire::Role::none;
+  wire::Role lowest = wire::Role::operate;
+  for (const KeyGrant& grant : *keys) lowest = std::min(lowest, grant.ceiling);
+  return lowest;
 }
 
 Result<CurveKeys> KeyDirectory::for_connection(const HostAddr& to,
@@ -298,9 +342,11 @@ Result<CurveKeys> KeyDirectory::for_connection(const HostAddr& to,
   if (!path) return fail(path.error());
   auto own = read_key_pair(*path);
   if (!own) return fail(own.error());
-  auto servers = keys_of_host(to);
-  if (!servers) return fail(servers.error());
-  return CurveKeys{std::move(own->public_key), std::move(own->secret_key), std::move(*servers),
+  const auto known = keys_of_host(to);
+  if (!known) return fail(known.error());
+  std::vector<std::string> servers;
+  for (const KeyGrant& grant : *known) servers.push_back(grant.key);
+  return CurveKeys{std::move(own->public_key), std::move(own->secret_key), std::move(servers),
                    *path};
 }
 

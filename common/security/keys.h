@@ -8,14 +8,15 @@
 #include <vector>
 
 #include "common/bus/session.h"
+#include "common/security/key_grant.h"
 #include "meshbus/address.h"
 #include "meshbus/result.h"
 #include "wire/codes_generated.h"
 #include "wire/forward.h"
 
 /// The keys of spec 13.2 on disk. Key files are text; a line "public-key KEY" or "secret-key KEY"
-/// has a CURVE key as Z85, 40 characters; "#" begins a comment line. See docs/guide/security.md for
-/// what lies where.
+/// has a CURVE key as Z85, 40 characters, a public one perhaps with attributes (KeyGrant); "#"
+/// begins a comment line. See docs/guide/security.md for what lies where.
 namespace meshbus {
 
 class Config;
@@ -48,9 +49,13 @@ bool is_holder_name(std::string_view name);
 Result<KeyPair> read_key_pair(const std::string& path);
 /// Reads the public keys of one holder, at least one, newest first. Errors: configuration_error;
 /// not_exist.
+Result<std::vector<KeyGrant>> read_key_grants(const std::string& path);
+/// The same, expired ones too, without their attributes.
 Result<std::vector<std::string>> read_public_keys(const std::string& path);
 /// Makes or replaces such a file, whole or not at all. Errors: io_error.
 Result<void> write_key_pair(const std::string& path, const KeyPair& keys, std::string_view name);
+Result<void> write_key_grants(const std::string& path, const std::vector<KeyGrant>& grants,
+                              std::string_view name);
 Result<void> write_public_keys(const std::string& path, const std::vector<std::string>& keys,
                                std::string_view name);
 /// Checks that only the owner, which is this user or root, may write there. Errors:
@@ -76,9 +81,11 @@ class KeyDirectory {
   /// The file of our own secret: keys.own; else, for a host, the one of its name; else the only one
   /// there is. Errors: configuration_error.
   Result<std::string> own_path(const std::optional<HostAddr>& host) const;
-  /// The public keys of the broker at that tcp address: of HOST:PORT, else of HOST. Errors:
-  /// configuration_error.
-  Result<std::vector<std::string>> keys_of_host(const HostAddr& host) const;
+  /// The public keys of the broker at that tcp address that have not expired: of HOST:PORT, else
+  /// of HOST. Errors: configuration_error.
+  Result<std::vector<KeyGrant>> keys_of_host(const HostAddr& host) const;
+  /// The highest role that the broker of that host vouches for: the lowest ceiling of its keys.
+  wire::Role ceiling_of_host(const HostAddr& host) const;
   /// What a connection to that host needs. Read anew each time. Errors: configuration_error.
   Result<CurveKeys> for_connection(const HostAddr& to,
                                    const std::optional<HostAddr>& own_host) const;

@@ -7,19 +7,9 @@
 #include <cstring>
 #include <system_error>
 
-#include <Poco/HMACEngine.h>
-#include <Poco/SHA2Engine.h>
+#include <sodium.h>
 
 namespace meshbus {
-namespace {
-
-/// Poco's HMACEngine wants the sizes as constants of the engine.
-struct Sha256 : Poco::SHA2Engine {
-  enum { BLOCK_SIZE = 64, DIGEST_SIZE = 32 };
-  Sha256() : Poco::SHA2Engine(Poco::SHA2Engine::SHA_256) {}
-};
-
-}  // namespace
 
 Result<TokenMaker> TokenMaker::from_descriptor(int fd) {
   std::string secret(kSecretSize, '\0');
@@ -32,20 +22,22 @@ Result<TokenMaker> TokenMaker::from_descriptor(int fd) {
 }
 
 std::vector<std::uint8_t> TokenMaker::make(std::string_view proc, std::uint64_t incarnation) const {
-  Poco::HMACEngine<Sha256> hmac(secret_);
-  hmac.update(std::string(proc) + "#" + std::to_string(incarnation));
-  const auto& digest = hmac.digest();
-  return {digest.begin(), digest.end()};
+  const std::string text = std::string(proc) + "#" + std::to_string(incarnation);
+  std::vector<std::uint8_t> token(crypto_auth_hmacsha256_BYTES);
+  crypto_auth_hmacsha256_state state;
+  ::crypto_auth_hmacsha256_init(&state, secret_.data(), secret_.size());
+  ::crypto_auth_hmacsha256_update(&state, reinterpret_cast<const unsigned char*>(text.data()),
+                                  text.size());
+  ::crypto_auth_hmacsha256_final(&state, token.data());
+  ::sodium_memzero(&state, sizeof state);
+  return token;
 }
 
 bool TokenMaker::verify(std::string_view proc, std::uint64_t incarnation,
                         const std::vector<std::uint8_t>& token) const {
   const auto expected = make(proc, incarnation);
-  if (token.size() != expected.size()) return false;
-  unsigned different = 0;
-  for (std::size_t i = 0; i < expected.size(); ++i)
-    different |= static_cast<unsigned>(expected[i] ^ token[i]);
-  return different == 0;
+  return token.size() == expected.size() &&
+         ::sodium_memcmp(token.data(), expected.data(), expected.size()) == 0;
 }
 
 std::uint64_t random_u64() {

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/security/secret_bytes.h"
 #include "meshbus/result.h"
 
 namespace meshbus {
@@ -27,7 +28,7 @@ class TokenMaker {
               const std::vector<std::uint8_t>& token) const;
 
  private:
-  std::string secret_;
+  SecretBytes secret_;
 };
 
 /// 64 random bits from the kernel, never 0: incarnations.

@@ -90,6 +90,7 @@ Result<os::ProcSettings> parse_settings(const wire::ProcSettings& request) {
   if (settings.cpus.size() > os::kMaxCpus) return refused("cpus", "some are named more than once");
   settings.uid = request.uid();
   settings.gid = request.gid();
+  settings.no_new_privs = request.no_new_privs();
   if (request.groups() != nullptr)
     settings.groups.assign(request.groups()->begin(), request.groups()->end());
   if ((settings.uid || settings.gid || !settings.groups.empty()) && ::geteuid() != 0)

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "agent/host/model/mesh.h"
-#include "agent/host/records/event_log.h"
+#include "common/base/event_log.h"
 #include "common/base/log.h"
 #include "wire/forward.h"
 

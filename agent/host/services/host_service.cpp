@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "agent/host/updates/mesh_report.h"
+#include "common/base/log.h"
 #include "common/wire/control.h"
 #include "wire/bus_generated.h"
 #include "wire/supervision_generated.h"
@@ -126,6 +127,18 @@ void HostService::on_resume_host(const Request& request, const wire::ResumeHost&
   checks_.ack(request);
 }
 
+void HostService::on_broker(std::uint64_t incarnation) {
+  const auto before = std::exchange(broker_incarnation_, incarnation);
+  if (before == 0 || before == incarnation) return;
+  ++broker_restarts_;
+  broker_restarted_ns_ = std::chrono::duration_cast<std::chrono::nanoseconds>(
+                             std::chrono::system_clock::now().time_since_epoch())
+                             .count();
+  log::error("the broker of this host had to be restarted, " + std::to_string(broker_restarts_) +
+             (broker_restarts_ == 1 ? " time" : " times") +
+             " since this agent started; the procs live on");
+}
+
 void HostService::on_get_host(const Request& request, const wire::GetHost&) {
   std::array<char, 256> node{};
   if (::gethostname(node.data(), node.size() - 1) != 0) node[0] = '\0';
@@ -138,6 +151,8 @@ void HostService::on_get_host(const Request& request, const wire::GetHost&) {
   state.live = procs_.table().live();
   state.node = node.data();
   state.refused = bus_.refused();
+  state.broker_restarts = broker_restarts_;
+  state.broker_restarted_ns = broker_restarted_ns_;
   for (auto& drain : procs_.drains().to_wire())
     state.drains.push_back(std::make_unique<wire::DrainT>(std::move(drain)));
   bus_.answer(request, std::move(state));

@@ -34,6 +34,8 @@ class HostService {
         options_(std::move(options)) {}
 
   static void add_rows(Dispatcher& handlers, const std::unique_ptr<HostService>& service);
+  /// The broker of this host that has that incarnation has let the agent in.
+  void on_broker(std::uint64_t incarnation);
 
  private:
   void on_shutdown_host(const Request& request, const wire::ShutdownHost& message);
@@ -52,6 +54,10 @@ class HostService {
   RequestChecks& checks_;
   UpdateFanout& updates_;
   Options options_;
+  std::uint64_t broker_incarnation_ = 0;
+  std::uint32_t broker_restarts_ = 0;
+  /// In nanoseconds since 1970 UTC.
+  std::int64_t broker_restarted_ns_ = 0;
 };
 
 }  // namespace meshbus::host

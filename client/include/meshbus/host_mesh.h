@@ -58,6 +58,10 @@ struct HostReport {
   /// It is proved that the host has ended (its process has), so nothing runs there any more. Known
   /// of hosts that this Context has started; a host that is only silent may still run procs.
   bool has_ended = false;
+  /// How often its broker had to be restarted since its agent started: procs survive that. And when
+  /// it was last; 1970 = never.
+  std::uint32_t broker_restarts = 0;
+  std::chrono::system_clock::time_point broker_restarted = {};  ///< See broker_restarts.
 };
 
 /// One mesh as the hosts know it.
@@ -193,6 +197,11 @@ class HostMesh {
   /// far as the logs go back. Errors: would_block, refused (after fork).
   Result<EventListing> events(std::string_view mesh,
                               std::chrono::milliseconds deadline = std::chrono::seconds(10)) const;
+  /// The audit trails of these hosts: each request that changed something, by which principal and
+  /// with which outcome, oldest first. `text` of each event is a line of JSON (docs/security.md);
+  /// nothing else of it is set but the host. For operators. Errors: would_block, refused (after
+  /// fork).
+  Result<EventListing> audit(std::chrono::milliseconds deadline = std::chrono::seconds(10)) const;
   /// Stops a mesh of any launcher on these hosts, and waits. Its ranks here, all terminal. Errors:
   /// not_exist; stop_error naming ranks or hosts; host_unreachable.
   Result<std::vector<RankReport>> stop_mesh(std::string_view mesh, StopOptions options = {});

@@ -70,6 +70,7 @@ struct ProcSettings {
   bool same_session = false;  ///< A process group of its own, but no session.
   bool no_subreaper = false;  ///< Orphans of its descendants are not its children; they are ended
                               ///< when any proc of the host ends.
+  bool no_new_privs = false;  ///< No setuid program gives it, or a descendant, more rights.
 };
 
 /// What to start, and how.

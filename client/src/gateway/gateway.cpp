@@ -23,7 +23,7 @@ Gateway::Gateway(ContextCore& core, HostAddr host, Events events)
       host_(std::move(host)),
       events_(std::move(events)),
       status_(host_),
-      name_(*Name::make("client")),
+      name_(LauncherName::draw()),
       incarnation_(random_u64()) {}
 
 void Gateway::open() {
@@ -34,7 +34,7 @@ void Gateway::open() {
 void Gateway::connect() {
   Session::Options options;
   core_.reach(host_, options);
-  options.hello.peer = name_.to_string();
+  name_.introduce(options.hello);
   options.hello.kind = wire::PeerKind::launcher;
   options.hello.incarnation = incarnation_;
   options.hello.pid = static_cast<std::uint32_t>(::getpid());
@@ -73,7 +73,7 @@ void Gateway::on_up(const wire::Welcome& welcome) {
   }
   down_since_.reset();
   has_given_up_ = false;
-  const auto self = bus_->self() ? *bus_->self() : ProcId(*host, ProcName(name_));
+  const auto self = bus_->self() ? *bus_->self() : ProcId(*host, ProcName(name_.name));
   if (status_.set_up(self.to_string())) events_.on_up_again();
 }
 

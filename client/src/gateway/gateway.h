@@ -9,6 +9,7 @@
 
 #include "client/src/gateway/gateway_status.h"
 #include "common/bus/bus.h"
+#include "common/security/launcher_name.h"
 #include "meshbus/address.h"
 #include "wire/forward.h"
 
@@ -78,7 +79,7 @@ class Gateway {
   Events events_;
   GatewayStatus status_;
   std::unique_ptr<Bus> bus_;
-  Name name_;
+  LauncherName name_;
   std::uint64_t incarnation_;
   Time since_{};
   std::optional<Time> down_since_;

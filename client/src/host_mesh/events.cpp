@@ -1,8 +1,11 @@
 #include "meshbus/events.h"
 
 #include <algorithm>
+#include <functional>
 #include <set>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "client/src/check_owner.h"
 #include "client/src/host_mesh/host_mesh_impl.h"
@@ -67,6 +70,36 @@ std::vector<HostEvent> take_answer(Pages& pages, const Result<ControlMessage>& a
   return events;
 }
 
+/// Asks all hosts at once for page after page, and hands each event to `take`.
+void ask_for_pages(Connection& connection, std::vector<Pages>& hosts, std::string_view mesh,
+                   Clock::time_point until,
+                   const std::function<Destination(const HostAddr&)>& destination,
+                   const std::function<void(HostEvent)>& take) {
+  for (;;) {
+    std::vector<std::pair<Pages*, Connection::Answer>> answers;
+    const auto left = std::max(std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()),
+                               std::chrono::milliseconds(1));
+    for (auto& pages : hosts) {
+      if (pages.is_over) continue;
+      wire::GetEventsT get;
+      get.mesh = mesh;
+      get.from = pages.from;
+      answers.emplace_back(&pages, connection.ask(destination(pages.host), std::move(get), left));
+    }
+    if (answers.empty()) return;
+    for (auto& [pages, future] : answers) {
+      for (auto& event : take_answer(*pages, future.get())) take(std::move(event));
+    }
+  }
+}
+
+void take_problems(std::vector<Pages>& hosts, EventListing& listing) {
+  for (auto& pages : hosts) {
+    if (pages.problem.code != ErrorCode::none)
+      listing.unreachable.push_back(std::move(pages.problem));
+  }
+}
+
 }  // namespace
 
 std::string_view to_string(EventKind kind) noexcept {
@@ -87,42 +120,38 @@ std::string_view to_string(EventKind kind) noexcept {
   return "unknown";
 }
 
+Result<EventListing> HostMesh::audit(std::chrono::milliseconds deadline) const {
+  if (auto fine = check_owner(impl_); !fine) return fail(fine.error());
+  std::vector<Pages> hosts;
+  for (const auto& host : impl_->distinct_hosts()) hosts.push_back({host});
+  EventListing listing;
+  ask_for_pages(
+      impl_->connection(), hosts, {}, Clock::now() + deadline,
+      [](const HostAddr& host) { return Destination::to_broker(host); },
+      [&](HostEvent event) { listing.events.push_back(std::move(event)); });
+  take_problems(hosts, listing);
+  return listing;
+}
+
 Result<EventListing> HostMesh::events(std::string_view mesh,
                                       std::chrono::milliseconds deadline) const {
   if (auto fine = check_owner(impl_); !fine) return fail(fine.error());
-  const auto until = Clock::now() + deadline;
   std::vector<Pages> hosts;
   for (const auto& host : impl_->distinct_hosts()) hosts.push_back({host});
   EventListing listing;
   // An agent that died before it could say that it wrote something down has left it to the next
   // one, which does it again.
   std::set<std::tuple<HostAddr, std::string, std::uint64_t, std::uint64_t>> ends;
-  for (;;) {
-    std::vector<std::pair<Pages*, Connection::Answer>> answers;
-    const auto left = std::max(std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()),
-                               std::chrono::milliseconds(1));
-    for (auto& pages : hosts) {
-      if (pages.is_over) continue;
-      wire::GetEventsT get;
-      get.mesh = mesh;
-      get.from = pages.from;
-      answers.emplace_back(
-          &pages, impl_->connection().ask(Destination::to_agent(pages.host), std::move(get), left));
-    }
-    if (answers.empty()) break;
-    for (auto& [pages, future] : answers) {
-      for (auto& event : take_answer(*pages, future.get())) {
-        if (event.end &&
-            !ends.emplace(event.host, event.mesh, event.end->rank, event.end->incarnation).second)
-          continue;
-        listing.events.push_back(std::move(event));
-      }
-    }
-  }
-  for (auto& pages : hosts) {
-    if (pages.problem.code != ErrorCode::none)
-      listing.unreachable.push_back(std::move(pages.problem));
-  }
+  ask_for_pages(
+      impl_->connection(), hosts, mesh, Clock::now() + deadline,
+      [](const HostAddr& host) { return Destination::to_agent(host); },
+      [&](HostEvent event) {
+        const bool is_known =
+            event.end &&
+            !ends.emplace(event.host, event.mesh, event.end->rank, event.end->incarnation).second;
+        if (!is_known) listing.events.push_back(std::move(event));
+      });
+  take_problems(hosts, listing);
   std::stable_sort(listing.events.begin(), listing.events.end(),
                    [](const HostEvent& a, const HostEvent& b) { return a.time < b.time; });
   return listing;

@@ -108,6 +108,7 @@ std::unique_ptr<wire::ProcSettingsT> settings_to_wire(const ProcSettings& settin
   }
   out->same_session = settings.same_session;
   out->no_subreaper = settings.no_subreaper;
+  out->no_new_privs = settings.no_new_privs;
   return out;
 }
 

@@ -122,6 +122,10 @@ HostReport to_report(const HostAddr& host, const wire::HostState& state) {
   report.live = state.live();
   report.node = text_of(state.node());
   report.refused = state.refused();
+  report.broker_restarts = state.broker_restarts();
+  report.broker_restarted = std::chrono::system_clock::time_point(
+      std::chrono::duration_cast<std::chrono::system_clock::duration>(
+          std::chrono::nanoseconds(state.broker_restarted_ns())));
   for (flatbuffers::uoffset_t i = 0; state.drains() != nullptr && i < state.drains()->size(); ++i) {
     const auto* drain = state.drains()->Get(i);
     report.drains.push_back({text_of(drain->owner()), text_of(drain->mesh()),

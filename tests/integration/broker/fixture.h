@@ -15,6 +15,7 @@
 #include "broker/broker.h"
 #include "common/bus/bus.h"
 #include "common/loop/reactor.h"
+#include "common/security/launcher_name.h"
 #include "common/security/token.h"
 #include "common/wire/protocol.h"
 #include "tests/support/temp_dir.h"
@@ -82,7 +83,9 @@ struct LocalBroker {
 };
 
 inline wire::HelloT launcher_hello() {
-  return hello_of(wire::PeerKind::launcher, Name::make("client")->to_string());
+  auto hello = hello_of(wire::PeerKind::launcher, "");
+  LauncherName::draw().introduce(hello);
+  return hello;
 }
 
 inline wire::HelloT proc_hello(const HostAddr& host, std::uint64_t rank,

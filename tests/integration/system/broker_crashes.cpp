@@ -53,8 +53,42 @@ TEST_CASE("chaos: a broker that is killed ten times within a minute ends no job"
   std::ofstream(go) << "go\n";
   CHECK(launcher.wait_exit(in_time) == ExitStatus::exited(0));
   CHECK(launcher.out().find("done\n") != std::string::npos);
+  // It is said where people look. The last broker may have been killed before the agent knew it.
+  const auto ps = run_cli({"ps", "--hosts", host.address(), "--json"});
+  INFO(ps.err);
+  const auto told = parse_json(ps.out).at("hosts").front().at("broker");
+  CHECK(told.at("restarts").get<int>() >= 1);
+  CHECK(told.at("restarts").get<int>() <= 10);
+  CHECK(told.at("restarted").get<std::string>().starts_with("20"));
+  for (const char* verb : {"ps", "status"}) {
+    const auto shown = run_cli({verb, "--hosts", host.address()});
+    CHECK((shown.out + shown.err).find(" was restarted ") != std::string::npos);
+  }
+  CHECK(host.process().err().find("had to be restarted") != std::string::npos);
   // The host works as before.
   CHECK(run_cli({"run", "--hosts", host.address(), "--", "true"}).status == ExitStatus::exited(0));
+}
+
+TEST_CASE("chaos: a job on hosts that `run` started outlives their brokers, too") {
+  const TempDir dir;
+  const std::string go = dir / "go";
+  Process launcher(cli({"run", "-n", "2", "--", "sh", "-c",
+                        "echo up; until [ -e " + go + " ]; do sleep 0.05; done; echo done"}));
+  launcher.wait_for_output("up\n", in_time);
+  const auto wardens = wardens_of(launcher.pid());
+  REQUIRE(wardens.size() == 1);
+  auto roles = find_roles(wardens.front());
+  REQUIRE(roles.has_value());
+  pid_t broker = roles->broker;
+  for (int i = 0; i < 3; ++i) {
+    REQUIRE(::kill(broker, SIGKILL) == 0);
+    broker = wait_for_broker(wardens.front(), broker);
+  }
+  CHECK(wait_until([] { return run_cli({"ps"}).out.find(" was restarted ") != std::string::npos; },
+                   in_time));
+  std::ofstream(go) << "go\n";
+  CHECK(launcher.wait_exit(in_time) == ExitStatus::exited(0));
+  CHECK(launcher.err().find("had to be restarted") != std::string::npos);
 }
 
 TEST_CASE("chaos: the user of a host can neither dump nor read its roles") {

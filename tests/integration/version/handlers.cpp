@@ -82,7 +82,7 @@ const std::map<Body, Row>& rows() {
       {Body::RankStatuses, {no, no, no, no, no}},
       {Body::DrainHost, {no, operate, no, no, no}},
       {Body::ResumeHost, {no, operate, no, no, no}},
-      {Body::GetEvents, {no, observe, no, no, no}},
+      {Body::GetEvents, {operate, observe, no, no, no}},
       {Body::EventList, {no, no, no, no, no}},
       {Body::Taken, {no, no, no, no, no}},
       {Body::AskTaken, {no, observe, observe, observe, observe}},

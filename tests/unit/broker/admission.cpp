@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "common/security/launcher_name.h"
 #include "wire/bus_generated.h"
 
 using namespace meshbus;
@@ -86,7 +87,9 @@ TEST_CASE("admission: by key, as much as the key is for") {
     return credentials;
   };
   for (const auto role : {wire::Role::observe, wire::Role::proc, wire::Role::operate}) {
-    const auto admitted = admit(hello(launcher, kClient), by(role, {"alice"}));
+    auto named = hello(launcher, kClient);
+    LauncherName::draw().introduce(named);
+    const auto admitted = admit(named, by(role, {"alice"}));
     REQUIRE(admitted.has_value());
     CHECK(admitted->role == role);
     CHECK(admitted->key_text == "K");
@@ -104,12 +107,47 @@ TEST_CASE("admission: by key, as much as the key is for") {
     CHECK(refusal(hello(link, other), host) == ErrorCode::unauthorised);
   CHECK(refusal(hello(controller, "controller"), by(wire::Role::proc, {"carl"})) ==
         ErrorCode::unauthorised);
+  // Observers and clients do not choose their names (spec 2.6).
+  for (const auto role : {wire::Role::observe, wire::Role::proc}) {
+    CHECK(refusal(hello(launcher, kClient), by(role, {"alice"})) == ErrorCode::unauthorised);
+    auto other = hello(launcher, kClient);
+    other.token = LauncherName::draw().proof;
+    CHECK(refusal(other, by(role, {"alice"})) == ErrorCode::unauthorised);
+  }
   // What ZAP let in and was revoked before the Hello.
   Credentials revoked{.uid = std::nullopt, .address = "10.0.0.2", .key = "K"};
   CHECK(refusal(hello(launcher, kClient), revoked) == ErrorCode::unauthorised);
   // Tokens are for those on this machine.
   CHECK(refusal(with_token(hello(proc, kProc)), host) == ErrorCode::unauthorised);
   CHECK(refusal(with_token(hello(agent, kAgent)), host) == ErrorCode::unauthorised);
+}
+
+TEST_CASE("admission: a key that has expired opens nothing, and its holder reads why") {
+  for (const auto role : {wire::Role::observe, wire::Role::operate, wire::Role::host}) {
+    Credentials credentials{.uid = std::nullopt, .address = "10.0.0.2", .key = "K"};
+    credentials.holder =
+        KeyHolder{.role = role, .names = {"h1"}, .expires = 1'000'000'000, .is_expired = true};
+    auto named = hello(wire::PeerKind::launcher, kClient);
+    LauncherName::draw().introduce(named);
+    const auto refused = admit(named, credentials);
+    REQUIRE_FALSE(refused.has_value());
+    CHECK(refused.error().code() == ErrorCode::unauthorised);
+    CHECK(refused.error().detail().find(" h1 expired at 2001-09-09T01:46:40Z; make a new one") !=
+          std::string::npos);
+    CHECK(refusal(hello(wire::PeerKind::link, "tcp:h1:1"), credentials) == ErrorCode::unauthorised);
+  }
+}
+
+TEST_CASE("admission: a host's key opens no more than that host may vouch for") {
+  Credentials credentials{.uid = std::nullopt, .address = "10.0.0.2", .key = "K"};
+  credentials.holder =
+      KeyHolder{.role = wire::Role::host, .names = {"h1"}, .ceiling = wire::Role::proc};
+  auto named = hello(wire::PeerKind::launcher, kClient);
+  LauncherName::draw().introduce(named);
+  CHECK(admit(named, credentials)->role == wire::Role::proc);
+  CHECK(admit(hello(wire::PeerKind::link, "tcp:h1:1"), credentials)->ceiling == wire::Role::proc);
+  CHECK(refusal(hello(wire::PeerKind::controller, "controller"), credentials) ==
+        ErrorCode::unauthorised);
 }
 
 TEST_CASE("admission: names belong to kinds of peers") {

@@ -63,6 +63,39 @@ TEST_CASE("key_ring: who holds a key, by the folder and the name of its file") {
   CHECK(ring->find(a)->to_string() == "host h9");
 }
 
+TEST_CASE("key_ring: keys end at their time, and the lowest ceiling of a key counts") {
+  Folder folder;
+  const auto key = KeyPair::make()->public_key;
+  const auto put = [&](wire::Role role, const std::string& name, KeyGrant grant) {
+    const auto path = folder.put(role, name, {key});
+    grant.key = key;
+    REQUIRE(write_key_grants(path, {grant}, name).has_value());
+  };
+  KeyGrant old, low, high;
+  old.expires = 1'000'000'000;
+  low.ceiling = wire::Role::observe;
+  high.expires = 4'000'000'000;
+  put(wire::Role::operate, "alice", old);
+  auto ring = KeyRing::load(folder.directory);
+  REQUIRE(ring.has_value());
+  REQUIRE(ring->find(key) != nullptr);
+  CHECK(ring->find(key)->is_expired);
+  CHECK(ring->find(key)->expiry_text().find(
+            "the key of operator alice expired at 2001-09-09T01:46:40Z") == 0);
+  // A lower role that has not ended counts.
+  put(wire::Role::observe, "alice", high);
+  CHECK(ring->refresh());
+  CHECK_FALSE(ring->find(key)->is_expired);
+  CHECK(ring->find(key)->to_string() == "observer alice");
+  CHECK(ring->find(key)->expires == 4'000'000'000);
+  put(wire::Role::host, "h1", {});
+  put(wire::Role::host, "h2", low);
+  CHECK(ring->refresh());
+  CHECK(ring->find(key)->to_string() == "host h1, h2");
+  CHECK(ring->find(key)->ceiling == wire::Role::observe);
+  CHECK_FALSE(ring->find(key)->expires.has_value());
+}
+
 TEST_CASE("key_ring: files that change, go, or are no keys") {
   Folder folder;
   const auto a = KeyPair::make()->public_key, b = KeyPair::make()->public_key;

@@ -131,7 +131,7 @@ TEST_CASE("join_token: the keys that one host knows, for another one") {
                                       {wire::Role::host, "10.0.0.1:7420", {new_key()}},
                                       {wire::Role::host, "h1", {new_key()}}};
   for (const auto& one : all)
-    REQUIRE(write_public_keys(directory.public_path(one.role, one.name), one.keys, one.name)
+    REQUIRE(write_key_grants(directory.public_path(one.role, one.name), one.keys, one.name)
                 .has_value());
   dir.write("authorised/host/h2.pub", "nonsense\n");
   const auto known = read_known_keys(directory);

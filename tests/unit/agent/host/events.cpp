@@ -6,8 +6,8 @@
 #include <random>
 
 #include "agent/host/records/event_book.h"
-#include "agent/host/records/event_log.h"
 #include "agent/host/records/event_text.h"
+#include "common/base/event_log.h"
 #include "tests/support/temp_dir.h"
 #include "wire/supervision_generated.h"
 

@@ -1,4 +1,4 @@
-#include "agent/host/records/event_log.h"
+#include "common/base/event_log.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -14,7 +14,7 @@
 #include "common/base/log.h"
 #include "common/base/os_error.h"
 
-namespace meshbus::host {
+namespace meshbus {
 namespace {
 
 namespace fs = std::filesystem;
@@ -64,10 +64,11 @@ EventLog::Part EventLog::find_aside() const {
   return found;
 }
 
-Result<EventLog> EventLog::open(std::string path, std::uint64_t size) {
+Result<EventLog> EventLog::open(std::string path, std::uint64_t size, bool is_synced) {
   EventLog log;
   log.path_ = std::move(path);
   log.size_ = size;
+  log.is_synced_ = is_synced;
   std::error_code error;
   fs::create_directories(fs::path(log.path_).parent_path(), error);
   if (const Part aside = log.find_aside(); !aside.path.empty()) {
@@ -102,7 +103,10 @@ void EventLog::append(std::string_view lines) {
   if (!fd_ || lines.empty()) return;
   if (const auto size = size_of(fd_.get()); size > 0 && size + lines.size() > size_ / 2)
     set_aside();
-  if (!fd_) return;
+  if (!fd_) {
+    ++lost_;
+    return;
+  }
   // The last writer may have died in the middle of its line.
   std::string ended;
   const auto size = size_of(fd_.get());
@@ -113,9 +117,12 @@ void EventLog::append(std::string_view lines) {
   do {
     written = ::write(fd_.get(), lines.data(), lines.size());
   } while (written < 0 && errno == EINTR);
-  if (written == static_cast<ssize_t>(lines.size())) return;
+  const bool is_written = written == static_cast<ssize_t>(lines.size());
+  if (is_written && (!is_synced_ || ::fdatasync(fd_.get()) == 0)) return;
+  ++lost_;
+  if (is_written) written = -1;
   static log::Limited limited(1);
-  limited.warn(written < 0 ? os_error("the event log " + current_path() + ": write")
+  limited.warn(written < 0 ? os_error("the event log " + current_path() + ": write or sync")
                            : "the event log " + current_path() +
                                  ": not all could be written: is the disk full?");
 }
@@ -160,4 +167,4 @@ EventLog::Stop EventLog::read(std::uint64_t offset, std::uint64_t most,
   return stop;
 }
 
-}  // namespace meshbus::host
+}  // namespace meshbus

@@ -8,7 +8,7 @@
 #include "common/base/unique_fd.h"
 #include "meshbus/result.h"
 
-namespace meshbus::host {
+namespace meshbus {
 
 /// Lines that outlive the process that wrote them, in at most two files: PATH.jsonl, which is
 /// appended to, and PATH.BEGIN.jsonl, which was set aside when the first had half of the size
@@ -16,7 +16,7 @@ namespace meshbus::host {
 ///
 /// What is written is one write(2) with O_APPEND, so others may append whole lines too (the warden
 /// does) and a line is there or not, however its writer dies. A machine that loses power may lose
-/// the last lines, nothing is synced to the disk; the next writer ends a line that is torn then,
+/// the last lines unless each is synced to the disk; the next writer ends a line that is torn then,
 /// and readers skip it because it is no record.
 ///
 /// Lives on one thread.
@@ -24,13 +24,16 @@ class EventLog {
  public:
   /// Keeps nothing.
   EventLog() = default;
-  /// Takes what is there. `size`: bytes in all. Errors: configuration_error naming the file.
-  static Result<EventLog> open(std::string path, std::uint64_t size);
+  /// Takes what is there. `size`: bytes in all. `is_synced`: each append() waits until the disk has
+  /// what it wrote. Errors: configuration_error naming the file.
+  static Result<EventLog> open(std::string path, std::uint64_t size, bool is_synced = false);
 
   explicit operator bool() const noexcept { return static_cast<bool>(fd_); }
   /// Appends whole lines, newlines included. What cannot be written is lost, which the log of this
   /// process says.
   void append(std::string_view lines);
+  /// Calls of append() that could not write everything, because the disk is full for example.
+  std::uint64_t lost() const noexcept { return lost_; }
 
   /// Calls `each` with complete lines, without their newlines, from `offset` on (the oldest that is
   /// kept, if that is later), until it says false or `most` bytes were looked at.
@@ -59,7 +62,9 @@ class EventLog {
   std::string path_;
   std::uint64_t size_ = 0;
   std::uint64_t begin_ = 0;  // of the current file
+  std::uint64_t lost_ = 0;
+  bool is_synced_ = false;
   UniqueFd fd_;
 };
 
-}  // namespace meshbus::host
+}  // namespace meshbus

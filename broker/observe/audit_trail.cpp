@@ -1,0 +1,176 @@
+#include "broker/observe/audit_trail.h"
+
+#include <array>
+#include <ctime>
+
+#include <nlohmann/json.hpp>
+
+#include "common/security/keys.h"
+#include "wire/control_generated.h"
+#include "wire/frame_generated.h"
+
+namespace meshbus {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Requests that wait for their answers at a time, and how long each does.
+constexpr std::size_t kMostAuditWaiting = 4096;
+constexpr std::chrono::seconds kAuditAnswerLimit{60};
+constexpr std::size_t kLongestEntryText = 1024;
+/// How much of the file one request for entries looks at.
+constexpr std::uint64_t kMostRead = 16ULL << 20U;
+
+std::int64_t unix_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+/// "2026-11-25T01:37:03.123Z"
+std::string time_text(std::int64_t time_ns) {
+  const std::time_t seconds = time_ns / 1'000'000'000;
+  std::tm parts{};
+  ::gmtime_r(&seconds, &parts);
+  std::array<char, 48> text{};
+  std::snprintf(text.data(), text.size(), "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ",
+                parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min,
+                parts.tm_sec, static_cast<int>(time_ns / 1'000'000 % 1000));
+  return text.data();
+}
+
+/// "0-3,7"
+std::string ranks_text(const std::vector<wire::RankInterval>& ranks) {
+  std::string text;
+  for (const auto& block : ranks) {
+    text += (text.empty() ? "" : ",") + std::to_string(block.begin());
+    if (block.end() > block.begin() + 1) text += "-" + std::to_string(block.end() - 1);
+  }
+  return text;
+}
+
+std::string role_text(wire::Role role) {
+  return role == wire::Role::broker ? "broker" : std::string(word_of(role));
+}
+
+}  // namespace
+
+AuditedPrincipal AuditedPrincipal::of(const Identity& identity) {
+  return {.by = identity.user.empty() ? identity.principal : identity.user,
+          .role = identity.is_link() ? wire::Role::host : identity.role,
+          .address = identity.address,
+          .peer = identity.text,
+          .pid = identity.pid};
+}
+
+AuditedPrincipal AuditedPrincipal::over_link(const HostAddr& host, wire::Role role) {
+  return {.by = "host " + host.to_string(), .role = role};
+}
+
+void AuditTrail::on_control(const AuditedPrincipal& from, const std::string& to,
+                            const wire::Envelope& envelope, Bytes body) {
+  const auto message = ControlMessage::decode(body);
+  if (!message || message->head().is_answer) return;
+  auto request = audited_request(*message);
+  if (!request || (from.role < wire::Role::operate && !may_write())) return;
+  Entry entry{from, std::move(*request), to, unix_ns(), now_()};
+  // Over a link only the key of the requester is proven.
+  if (entry.principal.peer.empty() && !entry.request.claimed_peer.empty()) {
+    const auto peer = ProcId::parse(entry.request.claimed_peer);
+    if (peer && peer->key() == envelope.source_proc()) entry.principal.peer = peer->to_string();
+  }
+  const std::uint64_t id = message->head().id;
+  if (id == 0) return write(entry, "asked");
+  expire();
+  const Key key{envelope.source_proc(), id};
+  order_.emplace_back(entry.asked, key);
+  waiting_[key.first].insert_or_assign(id, std::move(entry));
+}
+
+void AuditTrail::on_answer(const wire::Envelope& envelope, Bytes body) {
+  const auto found = waiting_.find(envelope.destination_proc());
+  if (found == waiting_.end()) return;
+  const auto message = ControlMessage::decode(body);
+  if (!message || !message->head().is_answer) return;
+  const auto entry = found->second.find(message->head().id);
+  if (entry == found->second.end()) return;
+  const auto* refusal = message->body_as<wire::Refusal>();
+  write(entry->second, refusal == nullptr
+                           ? "ok"
+                           : "refused: " + cut_text(text_of(refusal->detail()), kLongestEntryText));
+  found->second.erase(entry);
+  if (found->second.empty()) waiting_.erase(found);
+}
+
+void AuditTrail::note(const AuditedPrincipal& principal, const std::string& verb,
+                      const std::string& what, const std::string& outcome) {
+  if (principal.role < wire::Role::operate && !may_write()) return;
+  write(
+      {principal, {.verb = verb, .what = cut_text(what, kLongestEntryText)}, {}, unix_ns(), now_()},
+      cut_text(outcome, kLongestEntryText));
+}
+
+void AuditTrail::expire() {
+  const Time now = now_();
+  while (!order_.empty() &&
+         (order_.size() >= kMostAuditWaiting || now - order_.front().first > kAuditAnswerLimit)) {
+    const auto [asked, key] = order_.front();
+    order_.pop_front();
+    const auto found = waiting_.find(key.first);
+    if (found == waiting_.end()) continue;
+    const auto entry = found->second.find(key.second);
+    if (entry == found->second.end() || entry->second.asked != asked) continue;
+    write(entry->second, "no answer yet");
+    found->second.erase(entry);
+    if (found->second.empty()) waiting_.erase(found);
+  }
+}
+
+void AuditTrail::end(const std::string& outcome) {
+  for (const auto& [requester, entries] : std::exchange(waiting_, {})) {
+    for (const auto& [id, entry] : entries) write(entry, outcome);
+  }
+  order_.clear();
+}
+
+void AuditTrail::write(const Entry& entry, const std::string& outcome) {
+  const AuditedPrincipal& who = entry.principal;
+  const AuditedRequest& request = entry.request;
+  Json json;
+  json["time"] = time_text(entry.time_ns);
+  json["host"] = host_.to_string();
+  json["by"] = who.by;
+  json["role"] = role_text(who.role);
+  json["address"] = who.address.empty() ? Json(nullptr) : Json(who.address);
+  json["peer"] = who.peer.empty() ? Json(nullptr) : Json(who.peer);
+  json["pid"] = who.pid == 0 ? Json(nullptr) : Json(who.pid);
+  json["verb"] = request.verb;
+  json["to"] = entry.to.empty() ? Json(nullptr) : Json(entry.to);
+  json["mesh"] = request.mesh.empty() ? Json(nullptr) : Json(request.mesh);
+  json["ranks"] = request.ranks.empty() ? Json(nullptr) : Json(ranks_text(request.ranks));
+  json["what"] = request.what;
+  json["outcome"] = outcome;
+  if (log_.lost() > told_lost_) json["lost_before"] = log_.lost() - told_lost_;
+  const std::uint64_t lost = log_.lost();
+  log_.append(json.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n");
+  if (log_.lost() == lost) told_lost_ = lost;
+}
+
+wire::EventListT AuditTrail::find(std::uint64_t from, std::size_t bytes) const {
+  wire::EventListT list;
+  list.host = host_.to_string();
+  std::size_t used = 0;
+  const auto stop = log_.read(from, kMostRead, [&](std::string_view line) {
+    if (used + line.size() > bytes && used > 0) return false;
+    used += line.size() + 64;
+    auto event = std::make_unique<wire::EventT>();
+    event->text = line;
+    list.events.push_back(std::move(event));
+    return true;
+  });
+  list.next = stop.next;
+  list.more = !stop.at_end;
+  return list;
+}
+
+}  // namespace meshbus

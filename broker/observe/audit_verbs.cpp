@@ -1,0 +1,99 @@
+#include "broker/observe/audit_verbs.h"
+
+#include <algorithm>
+
+#include "wire/control_generated.h"
+
+namespace meshbus {
+namespace {
+
+constexpr std::size_t kLongestCommand = 1024;
+constexpr flatbuffers::uoffset_t kMostBlocks = 64;
+
+using Ranks = flatbuffers::Vector<const wire::RankInterval*>;
+
+std::vector<wire::RankInterval> ranks_of(const Ranks* ranks) {
+  std::vector<wire::RankInterval> copy;
+  const auto count = ranks == nullptr ? 0 : std::min(ranks->size(), kMostBlocks);
+  for (flatbuffers::uoffset_t i = 0; i < count; ++i) copy.push_back(*ranks->Get(i));
+  return copy;
+}
+
+std::string short_of(const flatbuffers::String* text) {
+  return cut_text(text_of(text), kLongestCommand);
+}
+
+/// "sleep 300"; environments are left out, because they may hold secrets.
+std::string command_of(const wire::Command& command) {
+  std::string text;
+  for (const auto* argument : *command.arguments()) {
+    if (text.size() > kLongestCommand) break;
+    text += (text.empty() ? "" : " ") + short_of(argument);
+  }
+  return cut_text(text.empty() ? command.program()->str() : std::move(text), kLongestCommand);
+}
+
+AuditedRequest audited(const wire::SpawnProcs& spawn) {
+  return {"spawn", short_of(spawn.mesh()), ranks_of(spawn.create_ranks()),
+          command_of(*spawn.command()), short_of(spawn.owner())};
+}
+AuditedRequest audited(const wire::StopProcs& stop) {
+  return {"stop", short_of(stop.mesh()), ranks_of(stop.ranks()), short_of(stop.reason()),
+          short_of(stop.requester())};
+}
+AuditedRequest audited(const wire::SignalProcs& signal) {
+  return {"signal",
+          short_of(signal.mesh()),
+          ranks_of(signal.ranks()),
+          "signal " + std::to_string(signal.signal()),
+          {}};
+}
+AuditedRequest audited(const wire::DrainHost& drain) {
+  return {drain.hold() ? "drain and hold" : "drain",
+          short_of(drain.mesh()),
+          {},
+          short_of(drain.reason()),
+          short_of(drain.requester())};
+}
+AuditedRequest audited(const wire::ResumeHost& resume) {
+  return {"resume", short_of(resume.mesh()), {}, {}, {}};
+}
+AuditedRequest audited(const wire::ShutdownHost& shutdown) {
+  return {"shutdown", {}, {}, short_of(shutdown.reason()), short_of(shutdown.requester())};
+}
+AuditedRequest audited(const wire::HandOver& hand_over) {
+  return {"hand over", short_of(hand_over.mesh()), {}, "to " + short_of(hand_over.owner()), {}};
+}
+AuditedRequest audited(const wire::OfferMesh& offer) {
+  return {"offer", short_of(offer.mesh()), {}, {}, {}};
+}
+AuditedRequest audited(const wire::StopAndExit& stop) {
+  return {"stop process", {}, {}, short_of(stop.reason()), {}};
+}
+AuditedRequest audited(const wire::Exit&) {
+  return {"exit process", {}, {}, {}, {}};
+}
+
+template <typename Message>
+bool take(const ControlMessage& message, std::optional<AuditedRequest>& request) {
+  const auto* body = message.body_as<Message>();
+  if (body != nullptr) request = audited(*body);
+  return body != nullptr;
+}
+
+template <typename... Messages>
+std::optional<AuditedRequest> first_of(const ControlMessage& message) {
+  std::optional<AuditedRequest> request;
+  (void)(take<Messages>(message, request) || ...);
+  return request;
+}
+
+}  // namespace
+
+std::optional<AuditedRequest> audited_request(const ControlMessage& message) {
+  return first_of<wire::SpawnProcs, wire::StopProcs, wire::SignalProcs, wire::DrainHost,
+                  wire::ResumeHost, wire::ShutdownHost, wire::HandOver, wire::OfferMesh,
+                  wire::StopAndExit, wire::Exit>(message);
+}
+
+}  // namespace meshbus

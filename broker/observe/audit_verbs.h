@@ -1,0 +1,30 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/wire/control.h"
+#include "wire/codes_generated.h"
+
+namespace meshbus {
+
+/// A request that changes something, as the audit trail names it. A plain value.
+struct AuditedRequest {
+  /// "spawn", "stop", "signal", "drain", "resume", "shutdown", "hand over", ...
+  std::string verb;
+  /// With its uuid; empty: none.
+  std::string mesh = {};
+  /// None: all.
+  std::vector<wire::RankInterval> ranks = {};
+  /// The command, or the reason.
+  std::string what = {};
+  /// The address that the requester gives itself; empty: none.
+  std::string claimed_peer = {};
+};
+
+/// What that request asks for; nothing when it only reads, or goes with every job that runs (input,
+/// leases, heartbeats). Pure.
+std::optional<AuditedRequest> audited_request(const ControlMessage& message);
+
+}  // namespace meshbus
