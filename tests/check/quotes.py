@@ -1,7 +1,7 @@
 #!/usr/bin/python3 -B
-"""What README.md and docs/guide quote is in programs that are built and run: each block of C++ or CMake
-names its file in a comment in front, `<!-- examples/guide.cpp -->`, and stands there line for line,
-but for indentation. A line `// ...` (`# ...`) leaves something out."""
+"""What README.md and docs/guide quote is in programs that are built and run: each block of C++ or
+CMake names its file in a comment in front, `<!-- examples/guide.cpp -->`, and stands there line for
+line, but for indentation. A line `// ...` (`# ...`) leaves something out."""
 import re
 import sys
 import textwrap

@@ -11,11 +11,12 @@ done
 debs() { local n; for n in "${names[@]}"; do echo /packages/"$n"_*.deb; done; }
 fail() { echo "$*"; exit 1; }
 apt() { apt-get -qq -o Dpkg::Use-Pty=0 -y --no-install-recommends "$@"; }
-# Every path but what apt, dpkg and the system keep for themselves.
+# Every path but what apt, dpkg and adduser keep for themselves (/etc/shadow- and its like).
 survey() {
   find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /packages -o -path /tests \
     -o -path /tmp -o -path /var/lib/dpkg -o -path /var/lib/apt -o -path /var/cache \
-    -o -path /var/log -o -path /var/lib/systemd \) -prune -o -print | sort
+    -o -path /var/log -o -path /var/lib/systemd -o -path "/etc/*-" -o -path /run/adduser \) \
+    -prune -o -print | sort
   cut -d: -f1 /etc/passwd /etc/group
   find /etc /var/log -name '*meshbus*'
   dpkg -l | awk '/^[a-z]/ {print $2, $1}'
@@ -31,7 +32,7 @@ dependencies() {
     grep -vxF "$(printf '%s\n' "${names[@]}")")
   # shellcheck disable=SC2086
   apt install $needed
-  survey >/before
+  survey >/tmp/before
 }
 install() {
   # shellcheck disable=SC2046
@@ -114,7 +115,7 @@ purge() {
   apt purge $more >/dev/null
   userdel -r tester 2>/dev/null || true
   apt purge "${names[@]}"
-  survey >/after
-  diff /before /after || fail "the difference is above"
+  survey >/tmp/after
+  diff /tmp/before /tmp/after || fail "the difference is above"
 }
 "$1"
