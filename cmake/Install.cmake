@@ -66,7 +66,8 @@ foreach(folder mesh common client client/local agent/proc)
     DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 endforeach()
 file(GLOB schema_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/schemas/*.fbs)
-install(FILES ${schema_files} DESTINATION ${CMAKE_INSTALL_DATADIR}/meshbus/schemas)
+file(GLOB json_schema_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/share/schemas/*.json)
+install(FILES ${schema_files} ${json_schema_files} DESTINATION ${CMAKE_INSTALL_DATADIR}/meshbus/schemas)
 install(PROGRAMS ${PROJECT_SOURCE_DIR}/examples/peer.py ${PROJECT_SOURCE_DIR}/examples/monitor.py
   DESTINATION ${CMAKE_INSTALL_DATADIR}/meshbus/examples)  # they find the schemas beside them
 # Where only some targets were built there are none.
