@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 
 #include "broker/links/link_table.h"
@@ -19,8 +20,11 @@ namespace meshbus {
 /// Answers the requests to the broker itself (bus.fbs). Lives on the reactor's thread.
 class BrokerRequests {
  public:
+  /// What a broker tells of itself (GetHost).
+  using Tell = std::function<wire::HostStateT()>;
+
   BrokerRequests(Router& router, LinkTable& links, PeerRegistry& registry, Watchers& watchers,
-                 Counters& counters);
+                 Counters& counters, Tell tell);
 
   /// A control message to this broker. `via` is the peer or inbound link that it came by; null when
   /// it came over our own session to another broker.
@@ -43,6 +47,7 @@ class BrokerRequests {
   PeerRegistry& registry_;
   Watchers& watchers_;
   Counters& counters_;
+  Tell tell_;
   ContextDispatcher<Peer*> handlers_;
   log::Limited limited_log_{10};
 };

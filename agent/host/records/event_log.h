@@ -32,6 +32,9 @@ class EventLog {
   /// process says.
   void append(std::string_view lines);
 
+  /// The offset behind the last line.
+  std::uint64_t end() const;
+
   /// Calls `each` with complete lines, without their newlines, from `offset` on (the oldest that is
   /// kept, if that is later), until it says false or `most` bytes were looked at.
   struct Stop {

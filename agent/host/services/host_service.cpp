@@ -1,8 +1,5 @@
 #include "agent/host/services/host_service.h"
 
-#include <unistd.h>
-
-#include <array>
 #include <utility>
 
 #include "agent/host/updates/mesh_report.h"
@@ -127,20 +124,7 @@ void HostService::on_resume_host(const Request& request, const wire::ResumeHost&
 }
 
 void HostService::on_get_host(const Request& request, const wire::GetHost&) {
-  std::array<char, 256> node{};
-  if (::gethostname(node.data(), node.size() - 1) != 0) node[0] = '\0';
-  wire::HostStateT state;
-  state.host = checks_.host();
-  state.version = MESHBUS_VERSION;
-  state.incarnation = options_.incarnation;
-  state.pid = static_cast<std::uint32_t>(::getpid());
-  state.containment = options_.containment;
-  state.live = procs_.table().live();
-  state.node = node.data();
-  state.refused = bus_.refused();
-  for (auto& drain : procs_.drains().to_wire())
-    state.drains.push_back(std::make_unique<wire::DrainT>(std::move(drain)));
-  bus_.answer(request, std::move(state));
+  bus_.answer(request, facts_.make());
 }
 
 void HostService::on_get_events(const Request& request, const wire::GetEvents& message) {

@@ -40,8 +40,24 @@ class HostFeed {
     /// Changes with each connection and each round: an answer of an earlier one is not ours.
     std::uint64_t number = 0;
     bool is_running = false;
-    std::string after = {};                         ///< The last mesh of the page before.
-    std::set<std::string, std::less<>> names = {};  ///< The meshes so far.
+    /// Where the list goes on; an older agent: the last mesh of the page before.
+    std::string from = {};
+    std::uint64_t from_rank = 0;
+    /// The list has everything, and these are its meshes so far.
+    bool is_complete = false;
+    std::set<std::string, std::less<>> names = {};
+    /// Numbers of the first page, for the next round.
+    std::uint64_t sequence = 0;
+    std::uint64_t agent = 0;
+  };
+  /// What the next round is to begin with.
+  struct Position {
+    std::uint64_t since = 0;
+    std::uint64_t agent = 0;        ///< The incarnation that `since` is a number of.
+    std::uint64_t events_from = 0;  ///< Where the next events are in the log of the host.
+    std::uint64_t events_end = 0;   ///< Where that log ended, as the host said last.
+    bool has_events_from = false;
+    bool is_broker_mute = false;  ///< The broker is of an older release, which does not tell.
   };
 
   void open();
@@ -51,11 +67,18 @@ class HostFeed {
   template <typename Question>
   void ask(const Destination& to, Question question,
            void (HostFeed::*then)(const Result<ControlMessage>&));
-  /// One round: the meshes, page by page; then the host, and its events.
+  /// One round: what has changed, page by page; new events; the broker.
   void ask_meshes();
   void on_meshes(const Result<ControlMessage>& answer);
+  Result<void> take_meshes(const wire::MeshList& list);
+  /// The last page is there.
+  void finish_meshes();
+  /// An agent of an older release says in an answer of its own how it is.
   void on_host(const Result<ControlMessage>& answer);
+  void take_facts(const wire::HostState& state);
   void ask_events();
+  void ask_broker();
+  void on_broker(const Result<ControlMessage>& answer);
   void on_events(const Result<ControlMessage>& answer);
   void begin_round();
   void end_round();
@@ -73,8 +96,7 @@ class HostFeed {
   /// The broker refused us: another connection is tried after a while.
   bool is_refused_ = false;
   Round round_;
-  /// Where the next events are in the log of the host.
-  std::uint64_t events_from_ = 0;
+  Position position_;
   std::shared_ptr<void> alive_ = std::make_shared<char>();
 };
 

@@ -270,22 +270,21 @@ void SiteTable::note_gone(const std::string& mesh) {
   gone_.pop_front();
 }
 
+void SiteTable::forget(const HostAddr& host, const std::string& name) {
+  const auto at = meshes_.find(name);
+  if (at == meshes_.end() || !at->second.told_by.contains(host)) return;
+  if (at->second.told_by.size() > 1) return drop_part(at->second, host);
+  num_ranks_ -= at->second.ranks.size();
+  note_gone(name);
+  meshes_.erase(at);
+}
+
 void SiteTable::keep_only(const HostAddr& host, const std::set<std::string, std::less<>>& names) {
-  for (auto at = meshes_.begin(); at != meshes_.end();) {
-    auto& mesh = at->second;
-    if (!mesh.told_by.contains(host) || names.contains(at->first)) {
-      ++at;
-      continue;
-    }
-    if (mesh.told_by.size() > 1) {
-      drop_part(mesh, host);
-      ++at;
-      continue;
-    }
-    num_ranks_ -= mesh.ranks.size();
-    note_gone(at->first);
-    at = meshes_.erase(at);
+  std::vector<std::string> over;
+  for (const auto& [name, mesh] : meshes_) {
+    if (mesh.told_by.contains(host) && !names.contains(name)) over.push_back(name);
   }
+  for (const auto& name : over) forget(host, name);
 }
 
 void SiteTable::add_events(std::vector<HostEvent> events) {

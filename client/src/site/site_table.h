@@ -46,6 +46,8 @@ class SiteTable {
   void set_part(const HostAddr& host, SitePart part);
   /// The host knows these meshes and no others.
   void keep_only(const HostAddr& host, const std::set<std::string, std::less<>>& names);
+  /// The host does not know that mesh any more.
+  void forget(const HostAddr& host, const std::string& mesh);
   void add_events(std::vector<HostEvent> events);
 
   std::uint64_t sequence() const noexcept { return sequence_; }

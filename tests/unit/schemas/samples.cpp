@@ -689,7 +689,76 @@ void add_usage(Samples& samples) {
   samples.answer("MeshState.4", std::move(state));
 }
 
+wire::HostStateT host_facts() {
+  wire::HostStateT state;
+  state.host = kHost;
+  state.started_ns = 1'700'000'000'000'000'000;
+  state.cgroup = "/meshbus.slice/host-1";
+  state.cpus = 64;
+  state.load = 12'500;
+  state.memory = 256ULL << 30;
+  state.memory_available = 200ULL << 30;
+  state.events_end = 123'456;
+  return state;
+}
+
+wire::HostStateT broker_facts() {
+  wire::HostStateT state;
+  state.host = kHost;
+  state.incarnation = 77;
+  auto broker = std::make_unique<wire::BrokerStateT>();
+  broker->received = 1001;
+  broker->delivered = 1002;
+  broker->returned = 1003;
+  broker->dropped = 1004;
+  broker->refused = 1005;
+  broker->held = 1006;
+  broker->peers = 1007;
+  auto queue = std::make_unique<wire::PeerQueueT>();
+  queue->peer = kClient;
+  queue->bytes = 4096;
+  queue->messages = 4;
+  queue->waits_ms = 2500;
+  broker->queues = one(std::move(queue));
+  auto link = std::make_unique<wire::LinkStateT>();
+  link->host = kHost;
+  link->up = true;
+  link->messages = 5;
+  link->bytes = 640;
+  broker->links = one(std::move(link));
+  state.broker = std::move(broker);
+  return state;
+}
+
+void add_changes(Samples& samples) {
+  wire::ListMeshesT list;
+  list.changes = true;
+  list.since = 41;
+  list.incarnation = 77;
+  list.from = kMesh;
+  list.from_rank = 7;
+  samples.request("ListMeshes.4", list);
+  wire::MeshStateT state = mesh_state();
+  auto line = std::make_unique<wire::RankLineT>();
+  line->rank = 4;
+  line->bytes = {'s', 't', 'e', 'p', ' ', '3'};
+  state.lines = one(std::move(line));
+  samples.answer("MeshState.8", std::move(state));
+  wire::MeshListT page;
+  page.host = kHost;
+  page.more = true;
+  page.sequence = 42;
+  page.since = 41;
+  page.incarnation = 77;
+  page.next = kMesh;
+  page.next_rank = 7;
+  page.forgotten = {kMesh};
+  page.facts = std::make_unique<wire::HostStateT>(host_facts());
+  samples.answer("MeshList.3", std::move(page));
+}
+
 void add_states(Samples& samples) {
+  add_changes(samples);
   wire::ListMeshesT list;
   list.after = kMesh;
   samples.request("ListMeshes.2", list);
@@ -795,6 +864,8 @@ void add_drain(Samples& samples) {
   samples.answer("HostState.2", state);
   state.refused = 9;
   samples.answer("HostState.3", std::move(state));
+  samples.answer("HostState.4", host_facts());
+  samples.answer("HostState.5", broker_facts());
 
   auto known = std::make_unique<wire::LedgerDrainT>();
   known->owner = kClient;
