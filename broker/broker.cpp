@@ -277,7 +277,13 @@ void Broker::Impl::make_parts(zmq::context_t& context, const BrokerOptions& opti
   registry_.emplace(reactor_, *listener_, connections_, *queues_, *router_, *links_, *watchers_,
                     monitor, registry_options(host, options));
   AuditTrail* audit = audit_ ? &*audit_ : nullptr;
-  requests_.emplace(*router_, *links_, *registry_, *watchers_, counters_, audit);
+  requests_.emplace(*router_, *links_, *registry_, *watchers_, counters_, audit, [this] {
+    wire::HostStateT state;
+    state.host = router_->own().address().to_string();
+    state.incarnation = router_->own().incarnation();
+    state.broker = std::make_unique<wire::BrokerStateT>(report_->state());
+    return state;
+  });
   intake_.emplace(reactor_, *router_, *queues_, *links_, *casts_, *requests_, counters_, audit,
                   options.config.count(keys::requests_rate));
   handshake_.emplace(reactor_, *listener_, connections_, *router_, *links_, counters_, keys_.get(),

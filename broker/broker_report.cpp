@@ -8,6 +8,7 @@ namespace meshbus {
 namespace {
 
 constexpr std::size_t kMostQueues = 16;
+constexpr std::size_t kMostLinksTold = 64;
 
 }  // namespace
 
@@ -51,6 +52,31 @@ wire::BrokerCountersT BrokerReport::counters_event() const {
   for (auto& queue : waiting)
     event.queues.push_back(std::make_unique<wire::QueueStateT>(std::move(queue)));
   return event;
+}
+
+wire::BrokerStateT BrokerReport::state() const {
+  const Counters now = counters();
+  wire::BrokerStateT state;
+  state.received = now.received;
+  state.delivered = now.delivered;
+  state.returned = now.returned;
+  for (const auto dropped : now.dropped) state.dropped += dropped;
+  state.refused =
+      now.refused_hellos + now.refused_keys + now.refused_handshakes + now.refused_messages;
+  state.held = held();
+  state.peers = connections_.size();
+  auto waiting = queues(std::chrono::milliseconds(1));
+  waiting.resize(std::min(waiting.size(), kMostQueues));
+  for (auto& queue : waiting) {
+    auto& told = state.queues.emplace_back(std::make_unique<wire::PeerQueueT>());
+    told->peer = std::move(queue.peer);
+    told->bytes = queue.bytes;
+    told->messages = queue.messages;
+    told->waits_ms = queue.waits_ms;
+  }
+  for (auto& link : links_.states(kMostLinksTold))
+    state.links.push_back(std::make_unique<wire::LinkStateT>(std::move(link)));
+  return state;
 }
 
 std::vector<wire::QueueStateT> BrokerReport::queues(std::chrono::milliseconds waits) const {

@@ -13,6 +13,7 @@
 #include "broker/router/router.h"
 #include "broker/transport/listener.h"
 #include "common/loop/reactor.h"
+#include "wire/lifecycle_generated.h"
 #include "wire/monitor_generated.h"
 
 namespace meshbus {
@@ -37,6 +38,8 @@ class BrokerReport {
   wire::BrokerCountersT counters_event() const;
   /// Peers that have taken nothing for so long of what waits for them; most bytes first.
   std::vector<wire::QueueStateT> queues(std::chrono::milliseconds waits) const;
+  /// The same for those that ask for it (wire::GetHost).
+  wire::BrokerStateT state() const;
   /// The text of the key of a peer or host, or nothing.
   std::string name_of(std::uint64_t key) const;
 

@@ -7,6 +7,7 @@
 #include "broker/access/dial_policy.h"
 #include "broker/transport/listener.h"
 #include "wire/bus_generated.h"
+#include "wire/lifecycle_generated.h"
 #include "wire/supervision_generated.h"
 
 namespace meshbus {
@@ -27,19 +28,23 @@ LinkTable::Introducer introducer_of(const Identity& identity) {
 }  // namespace
 
 BrokerRequests::BrokerRequests(Router& router, LinkTable& links, PeerRegistry& registry,
-                               Watchers& watchers, Counters& counters, AuditTrail* audit)
+                               Watchers& watchers, Counters& counters, AuditTrail* audit,
+                               Tell tell)
     : router_(router),
       links_(links),
       registry_(registry),
       watchers_(watchers),
       counters_(counters),
-      audit_(audit) {
+      audit_(audit),
+      tell_(std::move(tell)) {
   handlers_.on<wire::Hello>(Role::none, std::bind_front(&BrokerRequests::on_hello, this))
       .on<wire::Heartbeat>(Role::observe, [](Peer*, const Request&, const wire::Heartbeat&) {})
       .on<wire::Bye>(Role::observe, std::bind_front(&BrokerRequests::on_bye, this))
       .on<wire::Introduce>(Role::observe, std::bind_front(&BrokerRequests::on_introduce, this))
       .on<wire::Watch>(Role::observe, std::bind_front(&BrokerRequests::on_watch, this))
-      .on<wire::GetEvents>(Role::operate, std::bind_front(&BrokerRequests::on_get_events, this));
+      .on<wire::GetEvents>(Role::operate, std::bind_front(&BrokerRequests::on_get_events, this))
+      .on<wire::GetHost>(Role::observe, [this](Peer*, const Request& request,
+                                               const wire::GetHost&) { answer(request, tell_()); });
 }
 
 void BrokerRequests::handle(Peer* via, const wire::Envelope& envelope, Bytes body) {

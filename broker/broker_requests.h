@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 
 #include "broker/links/link_table.h"
@@ -21,9 +22,12 @@ namespace meshbus {
 /// Large because: it knows each part that answers one of these requests.
 class BrokerRequests {
  public:
+  /// What a broker tells of itself (GetHost).
+  using Tell = std::function<wire::HostStateT()>;
+
   /// `audit` may be null.
   BrokerRequests(Router& router, LinkTable& links, PeerRegistry& registry, Watchers& watchers,
-                 Counters& counters, AuditTrail* audit);
+                 Counters& counters, AuditTrail* audit, Tell tell);
 
   /// A control message to this broker. `via` is the peer or inbound link that it came by; null when
   /// it came over our own session to another broker.
@@ -48,6 +52,7 @@ class BrokerRequests {
   Watchers& watchers_;
   Counters& counters_;
   AuditTrail* audit_;
+  Tell tell_;
   ContextDispatcher<Peer*> handlers_;
   log::Limited limited_log_{10};
 };

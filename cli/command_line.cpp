@@ -36,6 +36,7 @@
 #include "cli/support/help_text.h"
 #include "cli/support/text_error.h"
 #include "cli/tap/tap_command.h"
+#include "cli/top/top_command.h"
 #include "cli/watch/logs_command.h"
 #include "cli/watch/ps_command.h"
 #include "cli/watch/status_command.h"
@@ -77,6 +78,7 @@ void add_all(CLI::App& app, Commands& commands) {
   add_drain(app, commands);
   add_status(app, commands);
   add_watch(app, commands);
+  add_top(app, commands);
   add_controller(app, commands);
   add_logs(app, commands);
   add_why(app, commands);

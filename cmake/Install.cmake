@@ -71,7 +71,9 @@ foreach(folder mesh common client client/local agent/proc)
     DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development FILES_MATCHING PATTERN "*.h")
 endforeach()
 file(GLOB schema_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/schemas/*.fbs)
-install(FILES ${schema_files} DESTINATION ${CMAKE_INSTALL_DATADIR}/meshbus/schemas COMPONENT development)
+file(GLOB json_schema_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/share/schemas/*.json)
+install(FILES ${schema_files} ${json_schema_files} DESTINATION ${CMAKE_INSTALL_DATADIR}/meshbus/schemas
+  COMPONENT development)
 # Where only some targets were built there are none.
 install(DIRECTORY ${PROJECT_BINARY_DIR}/share/ DESTINATION ${CMAKE_INSTALL_DATADIR} COMPONENT programs OPTIONAL
   PATTERN made EXCLUDE)

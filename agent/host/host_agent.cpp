@@ -8,6 +8,7 @@
 #include "agent/host/output/log_streams.h"
 #include "agent/host/procs/mesh_procs.h"
 #include "agent/host/replies/collections.h"
+#include "agent/host/services/host_facts.h"
 #include "agent/host/services/host_service.h"
 #include "agent/host/services/lifecycle_service.h"
 #include "agent/host/services/log_service.h"
@@ -60,6 +61,7 @@ struct HostAgent::Parts {
   LivenessMonitor liveness;
   std::unique_ptr<OwnershipService> ownership;
   std::unique_ptr<LifecycleService> lifecycle;
+  std::unique_ptr<HostFacts> facts;
   std::unique_ptr<HostService> host;
   std::unique_ptr<StateService> state;
   std::unique_ptr<LogService> log;
@@ -97,18 +99,21 @@ HostAgent::Parts::Parts(HostAgent& agent, zmq::context_t& context, Options optio
                                                                          .ownership = *ownership,
                                                                          .liveness = liveness},
                                                  options.host);
+  facts = std::make_unique<HostFacts>(bus, *procs,
+                                      HostFacts::Options{.host = agent.host_text_,
+                                                         .containment = options.containment,
+                                                         .incarnation = agent.incarnation_});
   host = std::make_unique<HostService>(
-      bus, *procs, checks, updates,
-      HostService::Options{.containment = options.containment,
-                           .incarnation = agent.incarnation_,
-                           .in_flight = options.config.count(keys::terminate_in_flight),
+      bus, *procs, checks, updates, *facts,
+      HostService::Options{.in_flight = options.config.count(keys::terminate_in_flight),
                            .on_shutdown = [&agent](bool ok) { agent.events_.on_shutdown(ok); }});
   state = std::make_unique<StateService>(StateService::Parts{.bus = bus,
                                                              .procs = *procs,
                                                              .checks = checks,
                                                              .ownership = *ownership,
                                                              .publisher = publisher,
-                                                             .waits = waits});
+                                                             .waits = waits,
+                                                             .facts = *facts});
   log = std::make_unique<LogService>(bus, *procs, checks, *ownership, publisher, *logs);
 }
 

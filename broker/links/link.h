@@ -90,6 +90,10 @@ class Link {
   /// The other broker's, as far as we know; 0 before.
   std::uint64_t incarnation() const noexcept { return stream_.memory().incarnation; }
 
+  /// Messages get through, one way or the other.
+  bool is_way_up() const noexcept {
+    return way_ == Way::inbound || (way_ == Way::own && is_own_up());
+  }
   bool is_dialled() const noexcept { return options_.is_dialled; }
   /// A peer that may ask for it has introduced that host.
   void allow_dialling() noexcept { options_.is_dialled = true; }
@@ -122,8 +126,9 @@ class Link {
   bool on_frame(const FrameReader& frame, std::uint64_t theirs);
   /// For LinkHeader.ack of a frame that is not ours.
   std::uint64_t taken() const noexcept { return stream_.taken(); }
-  /// Messages that the other broker has not taken.
-  std::size_t held() const noexcept {
+  /// Messages that the other broker has not taken. `bytes` gets how many bytes they are.
+  std::size_t held(std::size_t* bytes = nullptr) const noexcept {
+    if (bytes != nullptr) *bytes = outbox_.bytes() + stream_.kept_bytes();
     return outbox_.count() + static_cast<std::size_t>(stream_.kept());
   }
   /// Sends what it can and ends our own session in order. What could not be sent by then is
@@ -135,9 +140,6 @@ class Link {
   /// It is there, or being made.
   bool has_own() const noexcept { return session_ != nullptr || limit_timer_ != 0; }
   bool is_own_up() const noexcept { return session_ != nullptr && session_->is_up(); }
-  bool is_way_up() const noexcept {
-    return way_ == Way::inbound || (way_ == Way::own && is_own_up());
-  }
   /// Leaves way_ at none when the other broker is not connected and we may not connect.
   void choose();
   /// The way is there: what is kept goes by it, from the start.

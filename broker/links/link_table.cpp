@@ -1,9 +1,11 @@
 #include "broker/links/link_table.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
 #include "common/base/log.h"
+#include "wire/lifecycle_generated.h"
 
 namespace meshbus {
 
@@ -184,6 +186,21 @@ void LinkTable::check_keys() {
 
 void LinkTable::close(const std::string& reason) {
   for (auto& [key, link] : links_) link->close(reason);
+}
+
+std::vector<wire::LinkStateT> LinkTable::states(std::size_t most) const {
+  std::vector<wire::LinkStateT> all;
+  for (const auto& [key, link] : links_) {
+    auto& state = all.emplace_back();
+    state.host = link->host().to_string();
+    state.up = link->is_way_up();
+    std::size_t bytes = 0;
+    state.messages = link->held(&bytes);
+    state.bytes = bytes;
+  }
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.host < b.host; });
+  if (all.size() > most) all.resize(most);
+  return all;
 }
 
 std::size_t LinkTable::held() const noexcept {

@@ -127,6 +127,10 @@ void EventLog::append(std::string_view lines) {
                                  ": not all could be written: is the disk full?");
 }
 
+std::uint64_t EventLog::end() const {
+  return fd_ ? begin_ + size_of(fd_.get()) : 0;
+}
+
 EventLog::Stop EventLog::read(std::uint64_t offset, std::uint64_t most,
                               const std::function<bool(std::string_view)>& each) const {
   Stop stop{offset, true};

@@ -35,6 +35,9 @@ class EventLog {
   /// Calls of append() that could not write everything, because the disk is full for example.
   std::uint64_t lost() const noexcept { return lost_; }
 
+  /// The offset behind the last line.
+  std::uint64_t end() const;
+
   /// Calls `each` with complete lines, without their newlines, from `offset` on (the oldest that is
   /// kept, if that is later), until it says false or `most` bytes were looked at.
   struct Stop {

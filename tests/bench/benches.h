@@ -50,6 +50,8 @@ int run_launch(const Settings& settings, const Amounts& amounts);
 int run_crowd(const Settings& settings, const Amounts& amounts);
 /// The same, looked at.
 int run_usage(const Settings& settings, const Amounts& amounts);
+/// The same, seen as a site.
+int run_site(const Settings& settings, const Amounts& amounts);
 /// Mesh procs, to the last one's Ready.
 int run_ready(const Settings& settings, const Amounts& amounts);
 /// One message to every rank of a mesh.

@@ -112,6 +112,12 @@ std::vector<Verb> all_verbs() {
        "procs",
        nullptr,
        run_usage},
+      {"site",
+       "N sleeping procs on one host as a site: the first view, then CPU while nothing changes",
+       {.sizes = {1000, 3000, 10'000}, .duration_ms = 10'000},
+       "procs",
+       nullptr,
+       run_site},
       {"ready",
        "N mesh procs, to the last one's Ready; children that say hello to a bare ROUTER",
        {{100, 300, 1000}},
@@ -197,11 +203,12 @@ int main(int argc, char** argv) {
           ->check(CLI::Range(1, 100000000))
           ->capture_default_str();
     if (const std::string name = verb.name; name == "rate" || name == "bus" || name == "link" ||
-                                            name == "usage" || name == "flood" ||
+                                            name == "usage" || name == "site" || name == "flood" ||
                                             name == "bystander")
       added
           ->add_option("--duration", verb.amounts.duration_ms,
-                       name == "usage" ? "milliseconds for which a host is watched"
+                       name == "usage" || name == "site"
+                           ? "milliseconds for which a host is watched"
                        : verb.amounts.duration_ms == 0
                            ? "milliseconds that a side is measured in a round, at least"
                            : "milliseconds that messages flow in a round")

@@ -45,7 +45,17 @@ HOST = [
     "agent/host",
 ]
 
-CLI = ["cli/support", "cli/keys", "cli/tap", "cli/mesh", "cli/watch", "cli/hosts", "cli/run", "cli"]
+CLI = [
+    "cli/support",
+    "cli/keys",
+    "cli/tap",
+    "cli/mesh",
+    "cli/watch",
+    "cli/top",
+    "cli/hosts",
+    "cli/run",
+    "cli",
+]
 
 
 def above(ground, *stairs):

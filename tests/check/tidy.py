@@ -34,6 +34,7 @@ PACKAGES = [
     "libcli11-dev",
     "libexpected-dev",
     "nlohmann-json3-dev",
+    "libncurses-dev",
     "doctest-dev",
 ]
 OTHER_PRESETS = (

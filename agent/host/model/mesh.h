@@ -58,6 +58,7 @@ struct Mesh {
   std::optional<std::vector<RankRun<Status::Kind>>> statuses;
 
   MeshOwnership ownership;  ///< Written by MeshOwners.
+  ChangeStamp stamp;
   /// Peers that are told every change. Written by the services.
   std::map<std::string, ProcId> subscribers;
   /// The requests that made it, as they stand in the ledger. Written by LedgerWriter.

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "agent/host/model/change_stamp.h"
 #include "agent/host/model/proc_exit.h"
 #include "agent/host/model/proc_launch.h"
 #include "agent/host/model/proc_output.h"
@@ -63,6 +64,7 @@ struct Proc {
   UsageSample sample;
   /// The trouble of a live mesh proc that is ready. Written by LivenessMonitor.
   wire::RankTrouble trouble;
+  ChangeStamp stamp;
   /// The ProcTable has it in its list of changes for the ledger.
   bool is_touched = false;
 };

@@ -34,6 +34,8 @@ class EventBook {
   /// Writes what was collected. Call it at the end of each turn, before anything is sent.
   void write();
 
+  /// The position of the next entry (wire::HostState.events_end).
+  std::uint64_t end() const { return log_.end(); }
   /// See wire::GetEvents. At most `bytes`, and a bounded share of the log is looked at.
   wire::EventListT find(std::string_view mesh, std::uint64_t from, std::size_t bytes) const;
 

@@ -1,8 +1,5 @@
 #include "agent/host/services/host_service.h"
 
-#include <unistd.h>
-
-#include <array>
 #include <utility>
 
 #include "agent/host/updates/mesh_report.h"
@@ -140,21 +137,9 @@ void HostService::on_broker(std::uint64_t incarnation) {
 }
 
 void HostService::on_get_host(const Request& request, const wire::GetHost&) {
-  std::array<char, 256> node{};
-  if (::gethostname(node.data(), node.size() - 1) != 0) node[0] = '\0';
-  wire::HostStateT state;
-  state.host = checks_.host();
-  state.version = MESHBUS_VERSION;
-  state.incarnation = options_.incarnation;
-  state.pid = static_cast<std::uint32_t>(::getpid());
-  state.containment = options_.containment;
-  state.live = procs_.table().live();
-  state.node = node.data();
-  state.refused = bus_.refused();
+  auto state = facts_.make();
   state.broker_restarts = broker_restarts_;
   state.broker_restarted_ns = broker_restarted_ns_;
-  for (auto& drain : procs_.drains().to_wire())
-    state.drains.push_back(std::make_unique<wire::DrainT>(std::move(drain)));
   bus_.answer(request, std::move(state));
 }
 

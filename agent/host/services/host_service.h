@@ -7,6 +7,7 @@
 #include <string>
 
 #include "agent/host/procs/mesh_procs.h"
+#include "agent/host/services/host_facts.h"
 #include "agent/host/services/request_checks.h"
 #include "agent/host/services/update_fanout.h"
 
@@ -17,8 +18,6 @@ namespace meshbus::host {
 class HostService {
  public:
   struct Options {
-    std::string containment;  ///< For GetHost.
-    std::uint64_t incarnation = 0;
     std::size_t in_flight =
         1;  ///< How many procs are ended at a time, when a request does not say.
     /// A ShutdownHost is done and answered. `ok`: every proc has ended.
@@ -26,11 +25,12 @@ class HostService {
   };
   /// All but the options outlive it.
   HostService(Bus& bus, MeshProcs& procs, RequestChecks& checks, UpdateFanout& updates,
-              Options options)
+              const HostFacts& facts, Options options)
       : bus_(bus),
         procs_(procs),
         checks_(checks),
         updates_(updates),
+        facts_(facts),
         options_(std::move(options)) {}
 
   static void add_rows(Dispatcher& handlers, const std::unique_ptr<HostService>& service);
@@ -53,6 +53,7 @@ class HostService {
   MeshProcs& procs_;
   RequestChecks& checks_;
   UpdateFanout& updates_;
+  const HostFacts& facts_;
   Options options_;
   std::uint64_t broker_incarnation_ = 0;
   std::uint32_t broker_restarts_ = 0;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "agent/host/updates/change_list.h"
 #include "agent/host/updates/mesh_report.h"
 #include "common/wire/control.h"
 #include "wire/lifecycle_generated.h"
@@ -34,7 +35,23 @@ void StateService::on_get_state(const Request& request, const wire::GetState& me
   parts_.bus.answer(request, make_mesh_state(*mesh, kReportBytes, nullptr, message.usage()));
 }
 
+void StateService::answer_changes(const Request& request, const wire::ListMeshes& message) {
+  const auto& meshes = parts_.procs.table().meshes();
+  const auto incarnation = parts_.facts.options().incarnation;
+  ChangeQuery query{
+      .since = message.since(), .from = text_of(message.from()), .from_rank = message.from_rank()};
+  const bool is_begin = query.from.empty();
+  if (is_begin) changes_.look(meshes);
+  if (message.incarnation() != incarnation || !changes_.is_known(query.since)) query.since = 0;
+  auto list = make_change_list(meshes, changes_, query);
+  list.host = parts_.checks.host();
+  list.incarnation = incarnation;
+  if (is_begin) list.facts = std::make_unique<wire::HostStateT>(parts_.facts.make());
+  parts_.bus.answer(request, std::move(list));
+}
+
 void StateService::on_list_meshes(const Request& request, const wire::ListMeshes& message) {
+  if (message.changes()) return answer_changes(request, message);
   if (message.usage()) parts_.procs.usage().refresh_all();
   parts_.bus.answer(request, make_mesh_list(parts_.procs.table().meshes(), text_of(message.after()),
                                             parts_.checks.host(), kReportBytes, message.usage()));

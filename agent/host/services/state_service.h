@@ -6,8 +6,10 @@
 #include <vector>
 
 #include "agent/host/procs/mesh_procs.h"
+#include "agent/host/services/host_facts.h"
 #include "agent/host/services/ownership_service.h"
 #include "agent/host/services/request_checks.h"
+#include "agent/host/updates/change_book.h"
 #include "agent/host/updates/publisher.h"
 #include "agent/host/updates/rank_waits.h"
 
@@ -25,6 +27,7 @@ class StateService {
     OwnershipService& ownership;
     Publisher& publisher;
     RankWaits& waits;
+    const HostFacts& facts;
   };
   explicit StateService(const Parts& parts) : parts_(parts) {}
 
@@ -33,6 +36,7 @@ class StateService {
  private:
   void on_get_state(const Request& request, const wire::GetState& message);
   void on_list_meshes(const Request& request, const wire::ListMeshes& message);
+  void answer_changes(const Request& request, const wire::ListMeshes& message);
   void on_stream_state(const Request& request, const wire::StreamState& message);
   void on_stop_stream(const Request& request, const wire::StopStream& message);
   void on_get_rank_status(const Request& request, const wire::GetRankStatus& message);
@@ -43,6 +47,7 @@ class StateService {
       const flatbuffers::Vector<const wire::RankInterval*>* ranks, std::string_view field);
 
   Parts parts_;
+  ChangeBook changes_;
 };
 
 }  // namespace meshbus::host

@@ -14,40 +14,9 @@ constexpr std::size_t kTableBytes = 160;
 /// meshes.
 constexpr std::size_t kCommandBytes = 512;
 
-bool is_in_trouble(const Proc& proc) {
-  return proc.trouble.trouble() != wire::Trouble::none &&
-         proc.state.state() == wire::ProcState::ready;
-}
-
 std::size_t size_of(const wire::ExitReportT& exit_report, bool with_tail) {
   return kTableBytes + exit_report.reason.size() + exit_report.stopped_by.size() +
          exit_report.stop_reason.size() + (with_tail ? exit_report.stderr_tail.size() : 0);
-}
-
-wire::MeshStateT make_head(const Mesh& mesh) {
-  wire::MeshStateT state;
-  state.mesh = mesh.name;
-  state.region = to_wire(mesh.spec.region);
-  for (const auto& host : mesh.spec.hosts) state.hosts.push_back(host.to_string());
-  state.host_index = mesh.spec.host_index;
-  state.owner = mesh.ownership.owner().to_string();
-  state.ownership = make_ownership(mesh.ownership);
-  state.kind = mesh.spec.kind;
-  for (const auto& argument : mesh.spec.command.arguments) {
-    if (state.command.size() > kCommandBytes) break;
-    state.command += (state.command.empty() ? "" : " ") + argument.substr(0, kCommandBytes);
-  }
-  if (state.command.size() > kCommandBytes)
-    state.command = state.command.substr(0, kCommandBytes) + "...";
-  return state;
-}
-
-std::size_t size_of(const wire::MeshStateT& state) {
-  std::size_t bytes =
-      2 * kTableBytes + state.mesh.size() + 2 * state.owner.size() + state.command.size();
-  for (const auto& host : state.hosts) bytes += host.size() + 16;
-  for (const auto& label : state.region->labels) bytes += label.size() + 32;
-  return bytes;
 }
 
 std::size_t size_of_ranks(const wire::MeshStateT& state) {
@@ -75,6 +44,37 @@ void add_usage(const Mesh& mesh, wire::MeshStateT& state, std::size_t& used, std
 
 }  // namespace
 
+bool is_in_trouble(const Proc& proc) {
+  return proc.trouble.trouble() != wire::Trouble::none &&
+         proc.state.state() == wire::ProcState::ready;
+}
+
+wire::MeshStateT make_mesh_head(const Mesh& mesh) {
+  wire::MeshStateT state;
+  state.mesh = mesh.name;
+  state.region = to_wire(mesh.spec.region);
+  for (const auto& host : mesh.spec.hosts) state.hosts.push_back(host.to_string());
+  state.host_index = mesh.spec.host_index;
+  state.owner = mesh.ownership.owner().to_string();
+  state.ownership = make_ownership(mesh.ownership);
+  state.kind = mesh.spec.kind;
+  for (const auto& argument : mesh.spec.command.arguments) {
+    if (state.command.size() > kCommandBytes) break;
+    state.command += (state.command.empty() ? "" : " ") + argument.substr(0, kCommandBytes);
+  }
+  if (state.command.size() > kCommandBytes)
+    state.command = state.command.substr(0, kCommandBytes) + "...";
+  return state;
+}
+
+std::size_t size_of(const wire::MeshStateT& state) {
+  std::size_t bytes =
+      2 * kTableBytes + state.mesh.size() + 2 * state.owner.size() + state.command.size();
+  for (const auto& host : state.hosts) bytes += host.size() + 16;
+  for (const auto& label : state.region->labels) bytes += label.size() + 32;
+  return bytes;
+}
+
 std::unique_ptr<wire::OwnershipT> make_ownership(const MeshOwnership& ownership) {
   auto wire = std::make_unique<wire::OwnershipT>();
   wire->owner = ownership.owner().to_string();
@@ -87,7 +87,7 @@ std::unique_ptr<wire::OwnershipT> make_ownership(const MeshOwnership& ownership)
 
 wire::MeshStateT make_mesh_state(const Mesh& mesh, std::size_t bytes,
                                  std::vector<const Proc*>* later, bool with_usage) {
-  wire::MeshStateT state = make_head(mesh);
+  wire::MeshStateT state = make_mesh_head(mesh);
   add_ranks(mesh, state);
   std::size_t used = size_of(state) + size_of_ranks(state);
   bool is_full = false;
@@ -123,7 +123,7 @@ wire::MeshListT make_mesh_list(const ProcTable::Meshes& meshes, const std::strin
   std::size_t used = kTableBytes + host.size() + after.size();
   for (auto entry = meshes.upper_bound(after); entry != meshes.end(); ++entry) {
     const Mesh& mesh = *entry->second;
-    wire::MeshStateT state = make_head(mesh);
+    wire::MeshStateT state = make_mesh_head(mesh);
     const auto head = size_of(state);
     const bool is_first = list.meshes.empty();
     add_ranks(mesh, state);

@@ -23,6 +23,13 @@ wire::MeshStateT make_mesh_state(const Mesh& mesh, std::size_t bytes = kReportBy
                                  std::vector<const Proc*>* later = nullptr,
                                  bool with_usage = false);
 
+/// Whether it is ready and slow or frozen.
+bool is_in_trouble(const Proc& proc);
+/// A mesh without its ranks.
+wire::MeshStateT make_mesh_head(const Mesh& mesh);
+/// About how many bytes a mesh without its ranks takes.
+std::size_t size_of(const wire::MeshStateT& state);
+
 std::unique_ptr<wire::OwnershipT> make_ownership(const MeshOwnership& ownership);
 
 /// As many of these meshes, by name from behind `after`, as there is room for; MeshList::more says

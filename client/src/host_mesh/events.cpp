@@ -26,31 +26,6 @@ struct Pages {
   HostReport problem = {};
 };
 
-HostEvent to_event(const HostAddr& host, const wire::Event& from) {
-  HostEvent event;
-  event.kind =
-      from.kind() > wire::EventKind::MAX ? EventKind::unknown : static_cast<EventKind>(from.kind());
-  event.host = host;
-  event.time = std::chrono::system_clock::time_point(
-      std::chrono::duration_cast<std::chrono::system_clock::duration>(
-          std::chrono::nanoseconds(from.time_ns())));
-  event.mesh = text_of(from.mesh());
-  for (flatbuffers::uoffset_t i = 0; from.ranks() != nullptr && i < from.ranks()->size(); ++i)
-    event.ranks.push_back({from.ranks()->Get(i)->begin(), from.ranks()->Get(i)->end()});
-  event.by = text_of(from.by());
-  event.text = text_of(from.text());
-  event.because = from.because();
-  if (from.state() == nullptr || from.exit_report() == nullptr) return event;
-  RankReport end;
-  end.rank = from.state()->rank();
-  end.host = host;
-  end.point = text_of(from.point());
-  copy_state(*from.state(), end);
-  copy_exit_report(*from.exit_report(), end);
-  event.end = std::move(end);
-  return event;
-}
-
 /// Takes one answer; returns what is in it.
 std::vector<HostEvent> take_answer(Pages& pages, const Result<ControlMessage>& answer) {
   std::vector<HostEvent> events;
@@ -64,7 +39,7 @@ std::vector<HostEvent> take_answer(Pages& pages, const Result<ControlMessage>& a
     return events;
   }
   for (flatbuffers::uoffset_t i = 0; list->events() != nullptr && i < list->events()->size(); ++i)
-    events.push_back(to_event(pages.host, *list->events()->Get(i)));
+    events.push_back(to_report(pages.host, *list->events()->Get(i)));
   pages.is_over = !list->more() || list->next() <= pages.from;
   pages.from = list->next();
   return events;

@@ -135,6 +135,31 @@ HostReport to_report(const HostAddr& host, const wire::HostState& state) {
   return report;
 }
 
+HostEvent to_report(const HostAddr& host, const wire::Event& from) {
+  HostEvent event;
+  event.kind =
+      from.kind() > wire::EventKind::MAX ? EventKind::unknown : static_cast<EventKind>(from.kind());
+  event.host = host;
+  event.time = std::chrono::system_clock::time_point(
+      std::chrono::duration_cast<std::chrono::system_clock::duration>(
+          std::chrono::nanoseconds(from.time_ns())));
+  event.mesh = text_of(from.mesh());
+  for (flatbuffers::uoffset_t i = 0; from.ranks() != nullptr && i < from.ranks()->size(); ++i)
+    event.ranks.push_back({from.ranks()->Get(i)->begin(), from.ranks()->Get(i)->end()});
+  event.by = text_of(from.by());
+  event.text = text_of(from.text());
+  event.because = from.because();
+  if (from.state() == nullptr || from.exit_report() == nullptr) return event;
+  RankReport end;
+  end.rank = from.state()->rank();
+  end.host = host;
+  end.point = text_of(from.point());
+  copy_state(*from.state(), end);
+  copy_exit_report(*from.exit_report(), end);
+  event.end = std::move(end);
+  return event;
+}
+
 Result<MeshReport> to_report(const wire::MeshState& state) {
   auto region = from_wire(state.region());
   if (!region)

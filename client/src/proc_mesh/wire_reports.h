@@ -23,6 +23,7 @@ ProcUsage to_report(const wire::RankUsage& usage);
 void copy_exit_report(const wire::ExitReport& from, RankReport& to);
 LaunchTimes to_report(const wire::LaunchTimes& times);
 HostReport to_report(const HostAddr& host, const wire::HostState& state);
+HostEvent to_report(const HostAddr& host, const wire::Event& event);
 /// Errors: malformed_message.
 Result<MeshReport> to_report(const wire::MeshState& state);
 /// Adds the ranks of another host to those of the same mesh.

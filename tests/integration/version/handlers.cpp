@@ -56,7 +56,7 @@ const std::map<Body, Row>& rows() {
       {Body::RenewLease, {no, operate, no, no, no}},
       {Body::GetFreePort, {no, operate, no, no, no}},
       {Body::FreePort, {no, no, no, no, no}},
-      {Body::GetHost, {no, observe, no, no, no}},
+      {Body::GetHost, {observe, observe, no, no, no}},
       {Body::HostState, {no, no, no, no, no}},
       {Body::ShutdownHost, {no, operate, no, no, no}},
       {Body::ShutdownSummary, {no, no, no, no, no}},

@@ -1,4 +1,4 @@
-#include "cli/support/rank_json.h"
+#include "client/src/site/report_json.h"
 
 #include <nlohmann/json.hpp>
 
@@ -6,7 +6,7 @@
 #include <ctime>
 #include <optional>
 
-namespace meshbus::cli {
+namespace meshbus::reports {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -92,8 +92,35 @@ Json rank_json(const RankReport& rank) {
   return json;
 }
 
+Json drains_json(const std::vector<DrainReport>& drains) {
+  Json list = Json::array();
+  for (const auto& drain : drains) {
+    list.push_back({{"mesh", drain.mesh.empty() ? Json(nullptr) : Json(drain.mesh)},
+                    {"owner", drain.owner.empty() ? Json(nullptr) : Json(drain.owner)},
+                    {"reason", drain.reason},
+                    {"by", drain.requester},
+                    {"hold", drain.hold},
+                    {"left", drain.left}});
+  }
+  return list;
+}
+
+Json event_json(const HostEvent& event) {
+  Json json;
+  json["time"] = time_text(event.time);
+  json["host"] = event.host.to_string();
+  json["kind"] = std::string(to_string(event.kind));
+  json["mesh"] = event.mesh.empty() ? Json(nullptr) : Json(event.mesh);
+  json["ranks"] = event.ranks.empty() ? Json(nullptr) : Json(to_string(event.ranks));
+  json["by"] = event.by.empty() ? Json(nullptr) : Json(event.by);
+  json["text"] = event.text;
+  json["because"] = event.because ? Json(*event.because) : Json(nullptr);
+  json["end"] = event.end ? rank_json(*event.end) : Json(nullptr);
+  return json;
+}
+
 std::string dump(const Json& json, int indent) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
-}  // namespace meshbus::cli
+}  // namespace meshbus::reports

@@ -1,0 +1,127 @@
+// Benchmark site: thousands of procs that sleep on one host, seen as a site: the first view, then
+// what it costs to go on looking while nothing changes.
+#include <stdlib.h>
+
+#include <chrono>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <stdexcept>
+#include <thread>
+
+#include "bench/child.h"
+#include "bench/measured.h"
+#include "meshbus/client.h"
+#include "meshbus/site.h"
+#include "tests/bench/benches.h"
+
+namespace meshbus::bench {
+
+namespace {
+
+using Direction = Bar::Direction;
+using Clock = std::chrono::steady_clock;
+using Milliseconds = std::chrono::duration<double, std::milli>;
+
+constexpr std::chrono::seconds kSiteLimit{300};
+
+double own_cpu_seconds() {
+  timespec time{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) / 1e9;
+}
+
+/// The children of the warden that is the parent of the agent: agent, broker, keeper.
+std::vector<pid_t> roles_of(pid_t agent) {
+  const auto parent_of = [](const std::string& pid) {
+    std::ifstream file("/proc/" + pid + "/stat");
+    std::string text;
+    std::getline(file, text);
+    const auto behind = text.rfind(") ");
+    return behind == std::string::npos ? 0 : std::stoi(text.substr(behind + 4));
+  };
+  const int warden = parent_of(std::to_string(agent));
+  std::vector<pid_t> roles;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const auto name = entry.path().filename().string();
+    if (name.find_first_not_of("0123456789") == std::string::npos && parent_of(name) == warden)
+      roles.push_back(static_cast<pid_t>(std::stoi(name)));
+  }
+  return roles;
+}
+
+double cpu_seconds_of(const std::vector<pid_t>& pids) {
+  double sum = 0;
+  for (const pid_t pid : pids) sum += std::chrono::duration<double>(cpu_of(pid)).count();
+  return sum;
+}
+
+Figures look(std::size_t procs, std::chrono::milliseconds time, bool is_watched) {
+  const SocketFolder folder;
+  ::setenv("XDG_RUNTIME_DIR", folder.path().c_str(), 1);
+  auto context = must(Context::create());
+  auto hosts = must(HostMesh::process(context, must(Extent::parse("host=1")),
+                                      {.program = own_folder() + "meshbus"}));
+  auto mesh = must(hosts.spawn_n("crowd", procs,
+                                 {.command = {"/bin/sleep", "1000"}, .ready_limit = kSiteLimit},
+                                 {.on_failure = [](const RankReport&) {}}));
+  const auto roles = roles_of(static_cast<pid_t>(must(hosts.states()).at(0).pid));
+  Figures figures;
+  std::optional<Site> site;
+  std::uint64_t sequence = 0;
+  if (is_watched) {
+    const auto start = Clock::now();
+    site.emplace(must(Site::watch(context, hosts.hosts())));
+    if (!site->settle(kSiteLimit)) throw std::runtime_error("the host has not answered");
+    const auto view = site->view();
+    figures["first_ms"] = Milliseconds(Clock::now() - start).count();
+    if (view.meshes.at(0).ranks.size() != procs) throw std::runtime_error("ranks are missing");
+    sequence = view.sequence;
+  }
+  // Until the host has looked at what each of them uses.
+  std::this_thread::sleep_for(time);  // sleep-ok: what is measured follows
+  const double own = own_cpu_seconds();
+  const double host = cpu_seconds_of(roles);
+  const auto start = Clock::now();
+  while (Clock::now() - start < time) {
+    if (!site) {
+      std::this_thread::sleep_for(std::chrono::seconds(1));  // sleep-ok: nothing is to happen
+    } else if (site->wait(sequence, std::chrono::seconds(1))) {
+      sequence = site->view(sequence).sequence;
+    }
+  }
+  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  figures["watcher_permille"] = 1000 * (own_cpu_seconds() - own) / seconds;
+  figures["host_permille"] = 1000 * (cpu_seconds_of(roles) - host) / seconds;
+  site.reset();
+  must(mesh.stop(
+      {.reason = "measured", .grace = std::chrono::milliseconds(0), .deadline = kSiteLimit}));
+  must(hosts.shutdown(kSiteLimit));
+  return figures;
+}
+
+}  // namespace
+
+int run_site(const Settings& settings, const Amounts& amounts) {
+  Comparison comparison("site",
+                        "N sleeping procs on one host as a site: the first view, then CPU while "
+                        "nothing changes (1000 = all of one)",
+                        settings);
+  comparison.note(
+      "watcher: this process, the launcher of these procs; host: its agent, broker and keeper");
+  const std::chrono::milliseconds time(amounts.duration_ms);
+  for (const std::size_t procs : amounts.sizes) {
+    comparison.add({.size = static_cast<double>(procs),
+                    .unit = "procs",
+                    .sides = {{"watched", Part::ours, "meshbus/site.h, asked once a second",
+                               [=] { return look(procs, time, true); }},
+                              {"alone", Part::floor, "nobody looks",
+                               [=] { return look(procs, time, false); }}},
+                    .bars = {{"first_ms", "watched", "", Direction::at_most, 300, 10},
+                             {"watcher_permille", "watched", "", Direction::at_most, 10, 10}}});
+  }
+  return comparison.run();
+}
+
+}  // namespace meshbus::bench
