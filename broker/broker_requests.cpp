@@ -28,8 +28,7 @@ LinkTable::Introducer introducer_of(const Identity& identity) {
 }  // namespace
 
 BrokerRequests::BrokerRequests(Router& router, LinkTable& links, PeerRegistry& registry,
-                               Watchers& watchers, Counters& counters, AuditTrail* audit,
-                               Tell tell)
+                               Watchers& watchers, Counters& counters, AuditTrail* audit, Tell tell)
     : router_(router),
       links_(links),
       registry_(registry),

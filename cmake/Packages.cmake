@@ -1,5 +1,5 @@
 # The Debian packages, by cpack: `./dev package`, or `cpack` in build/package. One for each component of
-# cmake/Install.cmake; docs/decisions/0037-packages-by-cpack.md says why not debhelper. What is in a package and not in
+# cmake/Install.cmake; docs/decisions/0036-packages-by-cpack.md says why not debhelper. What is in a package and not in
 # other installations (units, /etc, changelogs) is installed here.
 if(NOT MESHBUS_PACKAGES)
   return()

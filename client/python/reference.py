@@ -15,7 +15,7 @@ PACKAGE = pathlib.Path(__file__).resolve().parent / "meshbus"
 HEAD = """# The Python package, name by name
 
 Made from the docstrings by `client/python/reference.py`.
-[python.md](../python.md) begins at the beginning.
+[python.md](../guide/python.md) begins at the beginning.
 """
 WIDTH = 100
 Function = ast.FunctionDef | ast.AsyncFunctionDef

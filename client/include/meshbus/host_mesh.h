@@ -198,9 +198,9 @@ class HostMesh {
   Result<EventListing> events(std::string_view mesh,
                               std::chrono::milliseconds deadline = std::chrono::seconds(10)) const;
   /// The audit trails of these hosts: each request that changed something, by which principal and
-  /// with which outcome, oldest first. `text` of each event is a line of JSON (docs/guide/security.md);
-  /// nothing else of it is set but the host. For operators. Errors: would_block, refused (after
-  /// fork).
+  /// with which outcome, oldest first. `text` of each event is a line of JSON
+  /// (docs/guide/security.md); nothing else of it is set but the host. For operators. Errors:
+  /// would_block, refused (after fork).
   Result<EventListing> audit(std::chrono::milliseconds deadline = std::chrono::seconds(10)) const;
   /// Stops a mesh of any launcher on these hosts, and waits. Its ranks here, all terminal. Errors:
   /// not_exist; stop_error naming ranks or hosts; host_unreachable.

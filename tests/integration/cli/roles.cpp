@@ -1,4 +1,5 @@
-// The commands that each role may give, and that those above it are refused (docs/guide/security.md).
+// The commands that each role may give, and that those above it are refused
+// (docs/guide/security.md).
 #include <doctest/doctest.h>
 
 #include <string>
