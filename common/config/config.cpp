@@ -150,11 +150,6 @@ Result<void> add_checked(Layer& layer, const Setting& setting, const std::string
                          Unknown unknown, std::vector<std::string>& warnings) {
   const auto& [name, value] = setting;
   const KeyInfo* key = find_key(name);
-  if (is_removed_key(name)) {
-    warnings.push_back("the setting " + in_quotes(name) + " (" + where +
-                       ") was removed and never had an effect; ignored");
-    return {};
-  }
   if (key == nullptr) {
     const std::string text =
         "there is no setting " + in_quotes(name) + " (" + where + "): " + suggestion_for_key(name);
@@ -187,11 +182,6 @@ Result<Layer> layer_of_environment(const std::map<std::string, std::string>& env
   for (auto at = environment.lower_bound(std::string(kPrefix));
        at != environment.end() && at->first.starts_with(kPrefix); ++at) {
     const std::string &variable = at->first, &value = at->second;
-    if (variable == "MESHBUS_MESSAGE_LIMIT" || variable == "MESHBUS_STATE_IDLE") {
-      warnings.push_back("the setting of the environment variable " + variable +
-                         " was removed and never had an effect; ignored");
-      continue;
-    }
     const auto* key = std::find_if(kKeyTable.begin(), kKeyTable.end(), [&](const KeyInfo& one) {
       return environment_name(one) == variable;
     });

@@ -108,8 +108,4 @@ const KeyInfo* find_key(std::string_view name) noexcept {
   return found == kKeyTable.end() ? nullptr : found;
 }
 
-bool is_removed_key(std::string_view name) noexcept {
-  return name == "message.limit" || name == "state.idle";
-}
-
 }  // namespace meshbus

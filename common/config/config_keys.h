@@ -41,6 +41,8 @@ inline constexpr std::array kKeyTable = std::to_array<KeyInfo>({
     {"stop.idle", ValueKind::duration, "s", "30s", "1ms", "24h",
      "longest time without any progress while a mesh is being stopped, before the stop is reported "
      "as failed"},
+    {"state.idle", ValueKind::duration, "s", "1m", "1ms", "24h",
+     "longest time without any answer while states are being asked for"},
     {"terminate.grace", ValueKind::duration, "s", "10s", "0s", "24h",
      "time between SIGTERM and SIGKILL when a proc is ended"},
     {"terminate.in_flight", ValueKind::count, "", "16", "1", "256",
@@ -65,6 +67,8 @@ inline constexpr std::array kKeyTable = std::to_array<KeyInfo>({
      "time a message waits in the broker for a proc that has not yet registered"},
     {"hop.limit", ValueKind::count, "", "64", "1", "255",
      "brokers that a message may pass before it is returned"},
+    {"message.limit", ValueKind::bytes, "", "1GiB", "1KiB", "64GiB",
+     "largest message that a proc may send"},
     {"tail.lines", ValueKind::count, "", "100", "0", "100000",
      "last lines of output that are kept in memory for each proc"},
     {"logs.directory", ValueKind::path, "", "", "", "",
@@ -147,6 +151,7 @@ inline constexpr DurationKey spawn_idle("spawn.idle");
 inline constexpr DurationKey spawn_ready("spawn.ready");
 inline constexpr CountKey spawn_in_flight("spawn.in_flight");
 inline constexpr DurationKey stop_idle("stop.idle");
+inline constexpr DurationKey state_idle("state.idle");
 inline constexpr DurationKey terminate_grace("terminate.grace");
 inline constexpr CountKey terminate_in_flight("terminate.in_flight");
 inline constexpr DurationKey supervision_poll("supervision.poll");
@@ -158,6 +163,7 @@ inline constexpr DurationKey session_away("session.away");
 inline constexpr DurationKey delivery_limit("delivery.limit");
 inline constexpr DurationKey delivery_starting("delivery.starting");
 inline constexpr CountKey hop_limit("hop.limit");
+inline constexpr BytesKey message_limit("message.limit");
 inline constexpr CountKey tail_lines("tail.lines");
 inline constexpr PathKey logs_directory("logs.directory");
 inline constexpr BytesKey logs_size("logs.size");
@@ -197,8 +203,5 @@ std::string expected_form(const KeyInfo& key);
 std::string environment_name(const KeyInfo& key);
 /// The key of that name, or null.
 const KeyInfo* find_key(std::string_view name) noexcept;
-/// Whether an earlier version had a key of that name, which nothing ever read. It is accepted with
-/// a warning: files and launchers of that version may still set it.
-bool is_removed_key(std::string_view name) noexcept;
 
 }  // namespace meshbus

@@ -74,24 +74,24 @@ TEST_CASE(
     "spec 6.5, 11.2: the launcher's settings are the weakest in its children: above the defaults, "
     "below file and environment") {
   const TempDir dir;
-  const auto file = dir.write("config", "stop.idle = 55s\nrecords.age = 56s\n");
+  const auto file = dir.write("config", "stop.idle = 55s\nstate.idle = 56s\n");
   auto context = must(Context::create(quick({{"spawn.idle", "71s"},
                                              {"stop.idle", "72s"},
-                                             {"records.age", "73s"},
+                                             {"state.idle", "73s"},
                                              {"terminate.grace", "100s"},
                                              {"supervision.poll", "900ms"}})));
   auto hosts = must(HostMesh::process(context, extent("host=1"), of_this_build()));
   Heard heard;
   auto spec = self({"main"});
   spec.environment = {{"MESHBUS_CONFIG", file},
-                      {"MESHBUS_RECORDS_AGE", "44s"},
+                      {"MESHBUS_STATE_IDLE", "44s"},
                       {"MESHBUS_TERMINATE_GRACE", "300ms"}};
   auto mesh = must(hosts.spawn("children", extent("gpu=1"), spec, heard.handlers()));
   const auto proc = must(mesh.proc(0));
   const auto setting = [&](const std::string& key) {
     return must(proc.call(context, Port::setting, key, in_time));
   };
-  CHECK(setting("records.age") == "44s");
+  CHECK(setting("state.idle") == "44s");
   CHECK(setting("stop.idle") == "55s");
   CHECK(setting("spawn.idle") == "71s");
   CHECK(setting("supervision.poll") == "900ms");

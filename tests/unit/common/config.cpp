@@ -76,7 +76,7 @@ TEST_CASE("config: defaults") {
     CHECK(one.duration(keys::spawn_ready) == 30s);
     CHECK(one.duration(keys::records_age) == 1h);
     CHECK(one.count(keys::terminate_in_flight) == 16);
-    CHECK(one.bytes(keys::queue_bytes) == 16ULL << 20);
+    CHECK(one.bytes(keys::message_limit) == 1ULL << 30);
     CHECK(one.flag(keys::parent_death_signal));
     CHECK(one.word(keys::log_level) == "warn");
     CHECK(one.path(keys::logs_directory).empty());
@@ -244,19 +244,6 @@ TEST_CASE("config: an odd file is an error, never a crash") {
 
 TEST_CASE("config: a value is data, not a reference to something else") {
   CHECK(contains(error_of({.flags = {{"lease", "${system.env.HOME}"}}}), "\"${system.env.HOME}\""));
-}
-
-TEST_CASE("config: removed keys are ignored with a warning, wherever they are set") {
-  const File file("message.limit = 1MiB\n");
-  const auto config =
-      Config::load({.flags = {{"state.idle", "5s"}},
-                    .environment = {{"MESHBUS_CONFIG", file.path}, {"MESHBUS_STATE_IDLE", "6s"}},
-                    .snapshot = {{"state.idle", "7s"}}});
-  REQUIRE(config.has_value());
-  CHECK(config->snapshot().empty());
-  REQUIRE(config->warnings().size() == 4);
-  CHECK(config->warnings()[0] ==
-        "the setting \"state.idle\" (flag --set) was removed and never had an effect; ignored");
 }
 
 TEST_CASE("config: unknown variables and keys of another version are warnings") {
