@@ -21,7 +21,7 @@ using namespace meshbus::mesh_proc;
 
 namespace {
 
-Letter letter(std::string body) {
+mesh_proc::Letter letter(std::string body) {
   return {.body = std::move(body)};
 }
 
@@ -122,7 +122,7 @@ constexpr ActorLife::Time start{1000s};
 }  // namespace
 
 TEST_CASE("proc_mailbox: keeps order, and is bounded in number and bytes") {
-  Mailbox mailbox({3, 10 * sizeof(Letter)});
+  Mailbox mailbox({3, 10 * sizeof(mesh_proc::Letter)});
   for (const char* body : {"a", "b", "c"}) CHECK(mailbox.push(letter(body)));
   CHECK_FALSE(mailbox.push(letter("d")));
   CHECK(mailbox.count() == 3);
@@ -132,7 +132,7 @@ TEST_CASE("proc_mailbox: keeps order, and is bounded in number and bytes") {
   CHECK_FALSE(mailbox.pop().has_value());
   CHECK(mailbox.bytes() == 0);
   // One always fits; bytes count.
-  CHECK(mailbox.push(letter(std::string(100 * sizeof(Letter), 'x'))));
+  CHECK(mailbox.push(letter(std::string(100 * sizeof(mesh_proc::Letter), 'x'))));
   CHECK_FALSE(mailbox.push(letter("y")));
   mailbox.push_always(letter("own"));
   CHECK(mailbox.take_all().size() == 2);
