@@ -19,7 +19,7 @@ constexpr std::chrono::seconds kAskLimit{3};
 /// From the end of a lease to the last of its procs, beyond the grace: SIGKILL has its time.
 constexpr std::chrono::seconds kLeaseSlack{5};
 /// How often we ask whether a silent host has ended.
-constexpr milliseconds kAskAgain{250};
+constexpr milliseconds kLookForEnds{250};
 
 /// The machines that hosts are to be started on; none when they run already, or run here.
 Result<std::vector<RemoteHost>> remote_hosts(const RunArguments& arguments) {
@@ -140,7 +140,7 @@ Result<void> JobHosts::wait_until_clear() {
       say("a lost host is only silent: waiting until the lease of its procs is over, " +
           std::to_string(wait.count()) + " s at most");
     }
-    std::this_thread::sleep_for(std::min<Clock::duration>(kAskAgain, plan_->clear_at() - now));
+    std::this_thread::sleep_for(std::min<Clock::duration>(kLookForEnds, plan_->clear_at() - now));
   }
 }
 

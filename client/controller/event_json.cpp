@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string time_text(std::chrono::system_clock::time_point time) {
+std::string millis_text(std::chrono::system_clock::time_point time) {
   const auto millis =
       std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count();
   const std::time_t seconds = millis / 1000;
@@ -102,7 +102,7 @@ void add_actor_state(Json& json, const WatchEvent& event) {
 
 std::string to_json_line(const WatchEvent& event, std::chrono::system_clock::time_point now) {
   Json json;
-  json["time"] = time_text(now);
+  json["time"] = millis_text(now);
   json["event"] = kind_text(event.kind);
   if (event.kind == WatchEvent::Kind::late) {
     json["ms"] = event.lateness.count();
@@ -158,7 +158,7 @@ std::string to_json_line(const WatchEvent& event, std::chrono::system_clock::tim
 
 std::string lost_json_line(std::uint64_t lines, std::chrono::system_clock::time_point now) {
   Json json;
-  json["time"] = time_text(now);
+  json["time"] = millis_text(now);
   json["event"] = "lines_lost";
   json["count"] = lines;
   return dump(json);
