@@ -122,6 +122,8 @@ void Terminal::draw(const Screen& screen) {
 }
 
 std::optional<int> Terminal::take_key() {
+  // By custom it draws the whole screen again, for when another program has written on it.
+  constexpr int kControlL = 12;
   static const std::map<int, int> keys = {{KEY_UP, kKeyUp},
                                           {KEY_DOWN, kKeyDown},
                                           {KEY_LEFT, kKeyLeft},
@@ -139,6 +141,10 @@ std::optional<int> Terminal::take_key() {
                                           {8, kKeyBackspace}};
   const int key = ::getch();
   if (key == ERR) return std::nullopt;
+  if (key == kControlL) {
+    ::clearok(curscr, TRUE);
+    return 0;
+  }
   if (const auto found = keys.find(key); found != keys.end()) return found->second;
   return key >= 0x100 ? 0 : key;
 }

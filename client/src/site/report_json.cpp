@@ -120,7 +120,11 @@ Json event_json(const HostEvent& event) {
 }
 
 std::string dump(const Json& json, int indent) {
-  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+  auto text = json.dump(indent, ' ', false, Json::error_handler_t::replace);
+  // JSON lets DEL stand as it is; a terminal acts on it.
+  for (auto at = text.find('\x7f'); at != std::string::npos; at = text.find('\x7f', at))
+    text.replace(at, 1, "\\u007f");
+  return text;
 }
 
 }  // namespace meshbus::reports

@@ -24,7 +24,7 @@ class Site::Impl {
   ~Impl() {
     if (!core_->check_process()) {
       // A forked child: the threads that use it are not here.
-      (void)feed_.release();
+      [[maybe_unused]] auto* const left = feed_.release();
     } else if (core_->is_reactor_thread()) {
       feed_.reset();
     } else {
