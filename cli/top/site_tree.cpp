@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <functional>
 #include <map>
 #include <sstream>
 #include <unordered_map>
@@ -216,7 +217,7 @@ std::vector<TreeRow> make_rows(const SiteView& view, const TreeOptions& options)
       branch.row.is_folded = options.folded.contains(branch.row.key);
       rows.push_back(branch.row);
       if (branch.row.is_folded) continue;
-      sort_rows(branch.leaves, options, [](const TreeRow& row) -> const TreeRow& { return row; });
+      sort_rows(branch.leaves, options, std::identity());
       rows.insert(rows.end(), branch.leaves.begin(), branch.leaves.end());
     }
   }

@@ -89,7 +89,8 @@ int run_template(const std::string& mode, const char* script) {
   const int link = std::atoi(number);
   if (mode == "fails") tell_keeper(link, template_link::What::failed, "no module named torch");
   if (mode == "talks") tell_keeper(link, static_cast<template_link::What>(77));
-  if (mode == "born first") tell_keeper(link, template_link::What::born, {}, ::dup(0));
+  if (mode == "born first")
+    tell_keeper(link, template_link::What::born, {}, ::fcntl(0, F_DUPFD_CLOEXEC, 0));
   tell_keeper(link, template_link::What::ready);
   for (;;) {
     Packet packet;

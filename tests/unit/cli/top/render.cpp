@@ -36,7 +36,6 @@ TEST_CASE("top_render: a window that is too small says so") {
 TEST_CASE("top_render: inks say what needs attention; the selected row is marked") {
   auto state = make_state("h3");
   const auto screen = render(state, 80, 24);
-  const auto text = screen.text();
   bool is_found = false;
   for (std::size_t row = 3; row < 22; ++row) {
     std::string line;
