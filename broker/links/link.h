@@ -42,6 +42,9 @@ namespace meshbus {
 /// reaches another one.
 ///
 /// Lives on the reactor's thread.
+///
+/// Large because: which of the two connections carries what, and until when, is one state with the
+/// times of both.
 class Link {
  public:
   struct Options {
@@ -126,11 +129,12 @@ class Link {
   bool on_frame(const FrameReader& frame, std::uint64_t theirs);
   /// For LinkHeader.ack of a frame that is not ours.
   std::uint64_t taken() const noexcept { return stream_.taken(); }
-  /// Messages that the other broker has not taken. `bytes` gets how many bytes they are.
-  std::size_t held(std::size_t* bytes = nullptr) const noexcept {
-    if (bytes != nullptr) *bytes = outbox_.bytes() + stream_.kept_bytes();
+  /// Messages that the other broker has not taken.
+  std::size_t held() const noexcept {
     return outbox_.count() + static_cast<std::size_t>(stream_.kept());
   }
+  /// Their bytes.
+  std::size_t held_bytes() const noexcept { return outbox_.bytes() + stream_.kept_bytes(); }
   /// Sends what it can and ends our own session in order. What could not be sent by then is
   /// returned.
   void close(const std::string& reason);

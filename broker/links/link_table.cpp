@@ -194,9 +194,8 @@ std::vector<wire::LinkStateT> LinkTable::states(std::size_t most) const {
     auto& state = all.emplace_back();
     state.host = link->host().to_string();
     state.up = link->is_way_up();
-    std::size_t bytes = 0;
-    state.messages = link->held(&bytes);
-    state.bytes = bytes;
+    state.messages = link->held();
+    state.bytes = link->held_bytes();
   }
   std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.host < b.host; });
   if (all.size() > most) all.resize(most);

@@ -22,9 +22,10 @@ import tempfile
 import zipfile
 
 SOURCES = pathlib.Path(__file__).resolve().parents[2]
-# What every system has in its own version; PEP 600 names the same.
+# What every system has in its own version. PEP 600 names the same but for those of ncurses, which
+# go with the descriptions of terminals of that system.
 SYSTEM = re.compile(r"^(linux-vdso|ld-linux.*|libc|libm|libpthread|libdl|librt|libutil|libresolv|"
-                    r"libstdc\+\+|libgcc_s)\.so")
+                    r"libstdc\+\+|libgcc_s|libncursesw|libtinfo)\.so")
 PROGRAMS = ("meshbus", "meshbus-agent", "meshbus-broker", "meshbus-controller", "meshbus-keeper",
             "meshbus-mpi", "meshbus-mpi-exec", "meshbus-torch-exec")
 METADATA = """Metadata-Version: 2.1
