@@ -183,7 +183,7 @@ TEST_CASE("cli: top shows a rank that is killed, says why, and outlives its host
   top.type("w");
   top.wait_for("rank 1 (host=0");
   top.type("q");
-  for (const auto pid : site.host.roles().all()) ::kill(pid, SIGKILL);
+  site.host.process().send_signal(SIGTERM);
   top.wait_for("lost");
   top.process().send_signal_to_group(SIGTERM);
   top.process().wait_exit(in_time);
