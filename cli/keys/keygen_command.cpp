@@ -66,7 +66,7 @@ KeyGrant new_grant(const KeygenArguments& arguments, const std::string& key,
   return grant;
 }
 
-/// What is known of that key; the key alone when nothing is.
+/// The facts about that key; the key alone when there are none.
 KeyGrant grant_of(const std::string& key, const std::vector<KeyGrant>& known) {
   for (const KeyGrant& grant : known) {
     if (grant.key == key) return grant;

@@ -121,7 +121,7 @@ Result<void> start_job(const RunArguments& arguments, RunEvents& events, JobHost
   const std::string name = mesh_name(arguments);
   const std::uint64_t on_hosts = hosts.chosen().hosts().size();
   const std::uint64_t size = job_size(arguments, on_hosts);
-  // What is left of stdin is not for a later attempt: its ranks read /dev/null.
+  // The rest of stdin is not for a later attempt: its ranks read /dev/null.
   auto readers =
       hosts.attempt() == 0 ? input_ranks(arguments, size) : Result<std::vector<std::uint64_t>>();
   if (!readers) return fail(readers.error());

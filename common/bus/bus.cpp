@@ -279,7 +279,7 @@ void Bus::on_undeliverable(const wire::Envelope& from, const wire::Undeliverable
     introductions_.forget(envelope.destination_host());
   if ((envelope.flags() & kFlagCast) != 0) return casts_.on_returned(envelope, error);
   if (id) return requests_.fail(*id, error);
-  // What is known to be taken, or was reported already, is not reported again.
+  // A message that is known to be taken, or was reported, is not reported again.
   if (is_tracked(envelope) &&
       !postbox_.forget(envelope.destination_proc(), envelope.destination_host(), envelope,
                        error.code() == ErrorCode::fate_unknown))

@@ -25,7 +25,7 @@ class CastCalls {
   using Ordinals = std::vector<std::uint64_t>;
 
   explicit CastCalls(Reactor& reactor) : reactor_(reactor) {}
-  /// What is open then is never answered.
+  /// Requests that are open then are never answered.
   ~CastCalls();
   CastCalls(const CastCalls&) = delete;
   CastCalls& operator=(const CastCalls&) = delete;

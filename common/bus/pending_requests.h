@@ -31,7 +31,7 @@ class PendingRequests {
   };
 
   explicit PendingRequests(Reactor& reactor) : reactor_(reactor) {}
-  /// What is open then is never answered.
+  /// Requests that are open then are never answered.
   ~PendingRequests();
   PendingRequests(const PendingRequests&) = delete;
   PendingRequests& operator=(const PendingRequests&) = delete;

@@ -15,7 +15,7 @@ using std::chrono::milliseconds;
 
 /// For an answer that an agent gives at once.
 constexpr milliseconds kAskLimit{5000};
-/// So long a host may wait for ends before it is asked again: its agent may have been replaced, and
+/// A host waits this long for ends before we ask it again: its agent may have been replaced, and
 /// the new one knows of no wait.
 constexpr milliseconds kAwaitLimit{2000};
 /// The time between two tries.

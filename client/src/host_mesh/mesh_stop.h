@@ -36,7 +36,7 @@ class MeshStop : public std::enable_shared_from_this<MeshStop> {
   Outcome run();
 
  private:
-  /// What is known of one host.
+  /// The state of one host.
   struct Place {
     HostAddr host;
     std::optional<MeshReport> report = {};

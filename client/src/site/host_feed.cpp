@@ -17,7 +17,7 @@ namespace {
 /// A broker that has refused us is tried again after so long.
 constexpr std::chrono::seconds kRefusedAgain{5};
 
-/// So many bytes of events from before are asked for.
+/// We ask for this many bytes of earlier events.
 constexpr std::uint64_t kOldEvents = 256 * 1024;
 
 SiteTable::Time wall_clock() {

@@ -7,7 +7,7 @@
 namespace meshbus {
 namespace {
 
-/// So many hosts are asked within one period.
+/// We ask this many hosts within one period.
 constexpr std::size_t kHostsPerPeriod = 200;
 
 }  // namespace
