@@ -206,7 +206,7 @@ Result<void> Broker::Impl::open_listener(const BrokerOptions& options) {
                      keys_ ? std::optional(keys_->own()) : std::nullopt, listener_events());
   if (!opened) return fail(opened.error());
   listener_ = std::move(*opened);
-  return {};
+  return options.bind_procs ? listener_->bind_for_procs(*options.bind_procs) : Result<void>();
 }
 
 Listener::Events Broker::Impl::listener_events() {

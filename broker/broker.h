@@ -27,6 +27,9 @@ namespace meshbus {
 struct BrokerOptions {
   /// The addresses to listen on, at least one; port 0 and an empty path mean any.
   std::vector<HostAddr> binds;
+  /// The unix address where procs of other users connect, which a token admits. Every process that
+  /// reaches the socket's folder may connect.
+  std::optional<HostAddr> bind_procs = {};
   /// The address of the host for others (spec 2.2); without it, the first of `binds`. Port 0 means
   /// the port of the first tcp bind.
   std::optional<HostAddr> advertise;

@@ -39,6 +39,7 @@ struct Flags {
   int lifeline_fd = -1;
   int secret_fd = -1;
   std::vector<std::string> binds;
+  std::string bind_procs;
   std::string advertise;
   std::string monitor;
   std::string tap;
@@ -53,6 +54,8 @@ void declare(CLI::App& app, Flags& flags) {
          "--bind", flags.binds,
          "address to listen on: unix:/path, unix:@name or tcp:HOST:PORT; may be given again")
       ->required();
+  app.add_option("--bind-procs", flags.bind_procs,
+                 "unix address to listen on for procs of other users, which a token admits");
   app.add_option("--advertise", flags.advertise,
                  "address of this host for others (default: the first --bind)");
   app.add_option("--monitor", flags.monitor,
@@ -85,7 +88,8 @@ Result<BrokerOptions> read_options(const Flags& flags) {
     options.advertise = *address;
   }
   for (const auto& [flag, text, option] :
-       {std::tuple("--monitor ", &flags.monitor, &options.monitor),
+       {std::tuple("--bind-procs ", &flags.bind_procs, &options.bind_procs),
+        {"--monitor ", &flags.monitor, &options.monitor},
         {"--tap ", &flags.tap, &options.tap}}) {
     if (text->empty()) continue;
     auto address = HostAddr::parse(*text);

@@ -8,16 +8,17 @@
 
 namespace meshbus::keeper {
 
-/// Five low descriptor numbers that are lent to one child after the other: its standard streams,
-/// its bootstrap descriptor, and the socket of a process of several procs. A child shares our
-/// descriptor table and drops all of it above these numbers in one go
-/// (ChildPlan::first_foreign_fd), instead of copying a table with a pidfd for every proc. Between
-/// children they hold /dev/null.
+/// Six low descriptor numbers that are lent to one child after the other: its standard streams, its
+/// bootstrap descriptor, the socket of a process of several procs, and the folder of the bus for a
+/// proc of another user. A child shares our descriptor table and drops all of it above these
+/// numbers in one go (ChildPlan::first_foreign_fd), instead of copying a table with a pidfd for
+/// every proc. Between children they hold /dev/null.
 class ChildSlots {
  public:
   /// Slots 0 to 2 are the standard streams.
   static constexpr std::size_t kBootstrap = 3;
   static constexpr std::size_t kLink = 4;
+  static constexpr std::size_t kBusFolder = 5;
 
   /// `null` is /dev/null, borrowed, and must live as long. Make it early: numbers are taken as low
   /// as they are free. Errors: io_error.
@@ -34,8 +35,8 @@ class ChildSlots {
   unsigned first_foreign_fd() const noexcept { return first_foreign_; }
 
  private:
-  std::array<UniqueFd, 5> slots_;
-  std::array<bool, 5> lent_{};
+  std::array<UniqueFd, 6> slots_;
+  std::array<bool, 6> lent_{};
   int null_ = -1;
   unsigned first_foreign_ = 0;
 };

@@ -1,5 +1,6 @@
 #include "agent/keeper/keeper.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
@@ -92,9 +93,15 @@ Result<void> Keeper::prepare() {
   signals_ = take_signals();
   if (!signals_) return fail(failure("signalfd"));
   if (!events_.open()) return fail(failure("epoll_create1"));
+  // Only a host of root has it.
+  UniqueFd bus_folder;
+  if (!options_.run_dir.empty())
+    bus_folder.reset(::open((options_.run_dir + "/" + os::kBusFolder).c_str(),
+                            O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   auto starter = ProcStarter::make({.process_tag = options_.process_tag,
                                     .nofile = raise_descriptor_limit(),
-                                    .oom_score = options_.oom_score});
+                                    .oom_score = options_.oom_score},
+                                   std::move(bus_folder));
   if (!starter) return fail(starter.error());
   starter_.emplace(std::move(*starter), cgroups_);
   if (auto prepared = cgroups_.prepare(); !prepared) return prepared;

@@ -26,7 +26,11 @@ constexpr std::string_view kBootstrapKey = "MESHBUS_BOOTSTRAP";
 // The number under which a proc finds its bootstrap descriptor: out of the way of what shells use
 // (3..20, 255).
 constexpr int kPreferredBootstrapTarget = 100;
-constexpr int kLeastTargetWithLink = 32;
+constexpr int kLeastTargetWithMore = 32;
+
+bool is_other_user(const os::ProcSettings& settings) {
+  return settings.uid || settings.gid || !settings.groups.empty();
+}
 
 std::string_view key_of(std::string_view entry) {
   return entry.substr(0, entry.find('='));
@@ -86,7 +90,7 @@ PreparedSpec::PreparedSpec(os::SpawnSpec spec) : spec_(std::move(spec)) {
   }
 }
 
-Result<ProcStarter> ProcStarter::make(Inheritance inheritance) {
+Result<ProcStarter> ProcStarter::make(Inheritance inheritance, UniqueFd bus_folder) {
   auto spawner = os::Spawner::make();
   if (!spawner) return fail(spawner.error());
   // Everything opened later gets a number of 3 or more: the recipe counts on it.
@@ -98,7 +102,8 @@ Result<ProcStarter> ProcStarter::make(Inheritance inheritance) {
   } while (null.get() < 3 && null.release() >= 0);
   auto slots = ChildSlots::make(null.get());
   if (!slots) return fail(slots.error());
-  return ProcStarter(std::move(*spawner), std::move(null), std::move(*slots), inheritance);
+  return ProcStarter(std::move(*spawner), std::move(null), std::move(*slots), inheritance,
+                     std::move(bus_folder));
 }
 
 ProcStarter::Started ProcStarter::start(const PreparedSpec& prepared, os::ProcSpec proc, int cgroup,
@@ -187,6 +192,25 @@ int ProcStarter::make_streams(const os::ProcSpec& proc, os::ChildPlan& plan, Bir
   return 0;
 }
 
+tl::expected<void, os::SpawnFailure> ProcStarter::lend_bus_folder(const os::ProcSettings& settings,
+                                                                  os::ChildPlan& plan,
+                                                                  std::string& suffix) {
+  if (!bus_folder_ || !is_other_user(settings)) return {};
+  const auto failed = [](int error, const char* what) {
+    return tl::unexpected(os::SpawnFailure{os::SpawnStage::descriptors, error, what});
+  };
+  if (plan.bootstrap.target < kLeastTargetWithMore)
+    return failed(EMFILE, "its limit of open files, for a mesh proc of another user");
+  if (plan.bootstrap.link < 0) suffix += ":-1";
+  plan.bootstrap.bus_folder_target = plan.bootstrap.target - 2;
+  suffix += ":" + std::to_string(plan.bootstrap.bus_folder_target);
+  UniqueFd folder(::fcntl(bus_folder_.get(), F_DUPFD_CLOEXEC, 3));
+  if (!folder) return failed(errno, "folder of the bus");
+  plan.bootstrap.bus_folder = slots_.lend(ChildSlots::kBusFolder, std::move(folder));
+  if (plan.bootstrap.bus_folder < 0) return failed(errno, "folder of the bus");
+  return {};
+}
+
 // NOLINTNEXTLINE(readability-function-size): one attempt, step by step, each with its own failure
 tl::expected<void, os::SpawnFailure> ProcStarter::start_into(Started& started,
                                                              const PreparedSpec& prepared,
@@ -221,7 +245,7 @@ tl::expected<void, os::SpawnFailure> ProcStarter::start_into(Started& started,
     if (link) {
       // Below that it could be a number that is still in use here, and no process of several procs
       // gets far.
-      if (plan.bootstrap.target < kLeastTargetWithLink)
+      if (plan.bootstrap.target < kLeastTargetWithMore)
         return failed(os::SpawnStage::descriptors, EMFILE,
                       "its limit of open files, for a process of several procs");
       plan.bootstrap.link_target = plan.bootstrap.target - 1;
@@ -230,6 +254,8 @@ tl::expected<void, os::SpawnFailure> ProcStarter::start_into(Started& started,
       if (plan.bootstrap.link < 0)
         return failed(os::SpawnStage::descriptors, errno, "socket of several procs");
     }
+    if (auto lent = lend_bus_folder(spec.settings, plan, bootstrap_suffix); !lent)
+      return tl::unexpected(std::move(lent.error()));
     const std::size_t text_at = bootstrap_entry.size();
     bootstrap_entry.resize(text_at + 11 + bootstrap_suffix.size());
     plan.bootstrap.fd = slots_.lend(ChildSlots::kBootstrap, std::move(proc.bootstrap));
@@ -359,6 +385,10 @@ tl::expected<void, os::SpawnFailure> ProcStarter::ask_into(Copy& copy, const Pre
   } else if (cgroup >= 0) {
     request.has |= tell::has_cgroup;
     pass(cgroup);
+  }
+  if (bus_folder_ && is_other_user(settings)) {
+    request.has |= tell::has_bus_folder;
+    pass(bus_folder_.get());
   }
   for (const UniqueFd& join : joins) pass(join.get());
   if (own_join) pass(own_join.get());

@@ -48,8 +48,9 @@ class ProcStarter {
     std::uint64_t nofile = 0;
     std::optional<int> oom_score;  ///< When it is not to be that of the keeper.
   };
-  /// Errors: io_error.
-  static Result<ProcStarter> make(Inheritance inheritance);
+  /// `bus_folder`: where the socket is by which procs of other users reach the broker; empty: there
+  /// is none. Errors: io_error.
+  static Result<ProcStarter> make(Inheritance inheritance, UniqueFd bus_folder = {});
 
   /// Its pidfd is the agent's own copy.
   struct Started {
@@ -74,9 +75,11 @@ class ProcStarter {
                                                     const std::vector<UniqueFd>& joins, int link);
 
  private:
-  ProcStarter(os::Spawner spawner, UniqueFd null, ChildSlots slots, Inheritance inheritance)
+  ProcStarter(os::Spawner spawner, UniqueFd null, ChildSlots slots, Inheritance inheritance,
+              UniqueFd bus_folder)
       : spawner_(std::move(spawner)),
         null_(std::move(null)),
+        bus_folder_(std::move(bus_folder)),
         slots_(std::move(slots)),
         inheritance_(inheritance),
         oom_score_(inheritance.oom_score ? std::to_string(*inheritance.oom_score) : std::string()) {
@@ -89,6 +92,9 @@ class ProcStarter {
                                                               std::optional<std::string_view> path,
                                                               bool path_is_shared) const;
   int make_streams(const os::ProcSpec& proc, os::ChildPlan& plan, Birth& birth);
+  /// Gives a mesh proc of another user the folder of the bus, and says so in the bootstrap's text.
+  tl::expected<void, os::SpawnFailure> lend_bus_folder(const os::ProcSettings& settings,
+                                                       os::ChildPlan& plan, std::string& suffix);
   tl::expected<void, os::SpawnFailure> ask_into(Copy& copy, const PreparedSpec& prepared,
                                                 const os::ProcSpec& proc, int cgroup,
                                                 const std::vector<UniqueFd>& joins, int link);
@@ -99,6 +105,7 @@ class ProcStarter {
 
   os::Spawner spawner_;
   UniqueFd null_;
+  UniqueFd bus_folder_;
   ChildSlots slots_;
   Inheritance inheritance_;
   std::string oom_score_;  // as the kernel reads it; empty: that of the keeper

@@ -173,6 +173,13 @@ void run_child(void* argument) {
                  : raw_syscall(SYS_dup3, plan.bootstrap.link, plan.bootstrap.link_target, 0);
     if (result < 0) give_up(plan, SpawnStage::stdio, result);
   }
+  if (plan.bootstrap.bus_folder >= 0) {
+    result =
+        plan.bootstrap.bus_folder == plan.bootstrap.bus_folder_target
+            ? raw_syscall(SYS_fcntl, plan.bootstrap.bus_folder, F_SETFD, 0)
+            : raw_syscall(SYS_dup3, plan.bootstrap.bus_folder, plan.bootstrap.bus_folder_target, 0);
+    if (result < 0) give_up(plan, SpawnStage::stdio, result);
+  }
   for (std::size_t i = 0; i < plan.descriptors.inherit_count; ++i) {
     result = raw_syscall(SYS_fcntl, plan.descriptors.inherit[i], F_SETFD, 0);
     if (result < 0) give_up(plan, SpawnStage::stdio, result);

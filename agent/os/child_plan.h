@@ -69,8 +69,8 @@ struct ChildPlan {
     const int* inherit = nullptr;  ///< Further descriptors that stay open under their numbers.
     std::size_t inherit_count = 0;
   };
-  /// The bootstrap of a mesh proc, and the socket of a process of several procs.
-  /// Becomes `target`; -1: none.
+  /// The bootstrap of a mesh proc, the socket of a process of several procs, and the folder by
+  /// which a proc of another user reaches its broker. Becomes `target`; -1: none.
   struct Bootstrap {
     int fd = -1;
     int target = -1;
@@ -78,6 +78,8 @@ struct ChildPlan {
     const char* suffix = nullptr;  ///< ":INODE", which makes "PID:INODE" in the environment.
     int link = -1;                 ///< Becomes `link_target`; -1: none.
     int link_target = -1;
+    int bus_folder = -1;  ///< Becomes `bus_folder_target`; -1: none.
+    int bus_folder_target = -1;
   };
   struct Signals {
     /// Bit n-1: signal n is ignored here and goes back to default there.

@@ -37,6 +37,8 @@ enum Has : std::uint32_t {
   has_stderr = 4,
   has_bootstrap = 8,  ///< For MESHBUS_BOOTSTRAP="fd:pid:inode" (spec 4.4).
   has_cgroup = 16,    ///< The directory of a cgroup v2 to be born in.
+  /// For a FOLDER in MESHBUS_BOOTSTRAP (agent/proc/runtime/bootstrap.h), which stays open.
+  has_bus_folder = 32,
 };
 
 /// Keeper → template: make a copy. With descriptors: a memfd with its whole environment, KEY=VALUE

@@ -1,5 +1,7 @@
 #include "agent/warden/host_site.h"
 
+#include <unistd.h>
+
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
@@ -59,6 +61,11 @@ Started HostSite::prepare(const WardenOptions& options, os::Spawner& spawner, Wa
   auto socket = socket_address(directory_);
   if (!socket) return failed(kExitConfig, socket.error().detail());
   socket_ = std::move(*socket);
+  if (::geteuid() == 0) {
+    auto procs_socket = make_bus_folder(directory_);
+    if (!procs_socket) return failed(kExitOsFile, procs_socket.error().detail());
+    procs_socket_ = std::move(*procs_socket);
+  }
   process_tag_ = os::make_process_tag();
   place_ = os::plan_cgroup_placement();
   limits_ = os::LimitPlaces::find(directory_.name, place_);

@@ -35,6 +35,9 @@ class HostSite {
   const std::string& audit_path() const noexcept { return audit_path_; }
   /// "unix:…/bus": the broker's socket for this machine.
   const std::string& socket() const noexcept { return socket_; }
+  /// "unix:…/procs/bus": the broker's socket for procs of other users; empty: this host has none,
+  /// because it does not run as root.
+  const std::string& procs_socket() const noexcept { return procs_socket_; }
   /// The host's cgroup v2 for containment; empty: it has none.
   const std::string& cgroup() const noexcept { return cgroup_; }
   bool has_pid_namespace() const noexcept { return has_pid_namespace_; }
@@ -64,6 +67,7 @@ class HostSite {
   std::string events_path_;  // in the run directory, and gone with it, unless logs have their own
   std::string audit_path_;   // likewise
   std::string socket_;
+  std::string procs_socket_;
   std::string cgroup_;
   bool has_pid_namespace_ = false;
   std::string containment_reason_;

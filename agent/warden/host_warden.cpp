@@ -292,10 +292,6 @@ void Warden::on_exit(RoleName name, const std::string& how) {
 // for as long as the host runs.
 void Warden::on_broker_lost(const std::string& how) {
   const std::string lost = describe_loss(role(RoleName::broker), how);
-  if (options_.end_on_broker_loss) {
-    log_.note(lost + ": ending the host, as configured");
-    return end(kExitSoftware, EndSequence::kLostLauncherGrace);
-  }
   const auto now = Clock::now();
   const auto delay = broker_restarts_.on_exit(now).value_or(RestartPolicy::kLongestDelay);
   const std::string when = delay == 0ms ? "" : " in " + std::to_string(delay.count()) + " ms";

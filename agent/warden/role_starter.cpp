@@ -103,6 +103,7 @@ Result<void> RoleStarter::start_broker(Role& broker) {
   start.add({"--secret-fd", std::to_string(secret_.get())});
   start.add({"--advertise", address_});
   start.add({"--bind", site_.socket()});
+  if (!site_.procs_socket().empty()) start.add({"--bind-procs", site_.procs_socket()});
   start.add({"--monitor", "unix:" + run_dir + "/monitor"});
   start.add({"--tap", "unix:" + run_dir + "/tap"});
   start.add({"--audit", site_.audit_path()});

@@ -188,14 +188,23 @@ int clean_stale_hosts(const std::string& base) {
   return cleaned;
 }
 
+Result<std::string> make_bus_folder(const HostDir& directory) {
+  const std::string folder = directory.path + "/" + os::kBusFolder;
+  // The mask of the process may take bits away.
+  if (::mkdir(folder.c_str(), 0711) != 0 || ::chmod(folder.c_str(), 0711) != 0)
+    return fail(ErrorCode::io_error, os_error("mkdir " + folder));
+  return "unix:" + folder + "/" + os::kBusSocket;
+}
+
 Result<std::string> socket_address(const HostDir& directory) {
   const std::string path = directory.path + "/bus";
-  const std::size_t room =
-      directory.path.size() + std::string_view("/monitor").size();  // the longest socket in it
+  const std::string longest_path =
+      directory.path + "/" + os::kBusFolder + "/" + os::kBusSocket;  // of all sockets in it
+  const std::size_t room = longest_path.size();
   constexpr std::size_t longest = sizeof(sockaddr_un::sun_path) - 1;
   if (room > longest) {
     return fail(ErrorCode::configuration_error,
-                "the socket path " + directory.path + "/monitor has " + std::to_string(room) +
+                "the socket path " + longest_path + " has " + std::to_string(room) +
                     " bytes, a socket address takes " + std::to_string(longest) +
                     ": choose a shorter run directory");
   }

@@ -43,6 +43,10 @@ Result<void> write_host_file(const HostDir& directory, const std::string& path,
 /// process_tag or sits in their cgroup, removes cgroup and directory. Returns how many there were.
 int clean_stale_hosts(const std::string& base);
 
+/// Makes the folder for procs of other users (os::kBusFolder), which may pass through it, and
+/// returns `unix:PATH` for the socket there. Errors: io_error.
+Result<std::string> make_bus_folder(const HostDir& directory);
+
 /// `unix:PATH` for the broker's socket in that directory. Errors: configuration_error when the path
 /// does not fit a socket address.
 Result<std::string> socket_address(const HostDir& directory);

@@ -38,7 +38,6 @@ struct WardenOptions {
   std::string run_dir;  ///< Where per-host directories are made; empty: $XDG_RUNTIME_DIR/meshbus or
                         ///< /tmp/meshbus-UID.
   Containment containment = Containment::automatic;
-  bool end_on_broker_loss = false;  ///< Else the broker is restarted without end.
   /// Else the agent is restarted, 5 times within 60 s, and its procs do not notice.
   bool end_on_agent_loss = false;
   /// Processes that procs and their descendants may be; 0: no limit.

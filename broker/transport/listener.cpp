@@ -1,8 +1,11 @@
 #include "broker/transport/listener.h"
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <limits>
 #include <system_error>
 #include <utility>
@@ -127,6 +130,20 @@ Result<void> Listener::bind_unix(const HostAddr& address) {
   }
   files_.emplace_back(path);
   addresses_.push_back(address);
+  return {};
+}
+
+Result<void> Listener::bind_for_procs(const HostAddr& address) {
+  if (address.transport() != Transport::unix_socket || address.is_any())
+    return fail(
+        ErrorCode::configuration_error,
+        address.to_string() + ": procs of other users connect by a unix socket with a path");
+  if (auto bound = bind_unix(address); !bound) return bound;
+  addresses_.pop_back();
+  const std::string path(address.path());
+  if (!path.starts_with('@') && ::chmod(path.c_str(), 0666) != 0)
+    return fail(ErrorCode::io_error, "cannot open " + address.to_string() +
+                                         " for procs of other users: " + std::strerror(errno));
   return {};
 }
 

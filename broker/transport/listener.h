@@ -84,6 +84,10 @@ class Listener {
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
+  /// Binds a unix socket for every user that reaches its folder; addresses() does not have it.
+  /// Errors: as open().
+  Result<void> bind_for_procs(const HostAddr& address);
+
   /// The addresses that are served, in the order of `binds`, concrete: with the ports and paths
   /// that were chosen.
   const std::vector<HostAddr>& addresses() const noexcept { return addresses_; }

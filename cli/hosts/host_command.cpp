@@ -129,8 +129,6 @@ void add_host(CLI::App& app, Commands& commands) {
           },
           "How descendants are kept together: auto, cgroup (v2), pidns (a pid namespace), sweep")
       ->check(CLI::IsMember({"auto", "cgroup", "pidns", "sweep"}));
-  verb.add_flag("--end-on-broker-loss", options.end_on_broker_loss,
-                "End this host when its broker dies, instead of starting another one");
   verb.add_option("--set", options.settings, "A setting for broker and agent: KEY=VALUE")
       ->type_name("KEY=VALUE");
   verb.add_option(

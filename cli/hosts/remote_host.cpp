@@ -153,9 +153,6 @@ Result<void> prepare(WardenOptions& options) {
   if (containment == "cgroup") options.containment = Containment::cgroup;
   if (containment == "pidns") options.containment = Containment::pid_namespace;
   if (containment == "sweep") options.containment = Containment::sweep;
-  const auto end_on_loss = order->json.find("end_on_broker_loss");
-  options.end_on_broker_loss =
-      end_on_loss != order->json.end() && end_on_loss->is_boolean() && end_on_loss->get<bool>();
   options.key_files = {{"own.key", "public-key " + host_public + "\nsecret-key " +
                                        order->text("host_secret_key") + "\n"},
                        {"authorised/operator/launcher.pub",

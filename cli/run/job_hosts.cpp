@@ -93,7 +93,6 @@ Result<void> JobHosts::start(const RunArguments& arguments) {
   Result<HostMesh> hosts = fail(ErrorCode::internal, "no host");
   HostOptions options;
   options.containment = arguments.containment;
-  options.end_on_broker_loss = true;
   if (!remote_.empty()) {
     hosts = HostMesh::remote(*context_, std::move(remote_), std::move(options));
   } else if (arguments.from == From::here) {

@@ -32,6 +32,7 @@ struct Place {
   int pid;
   std::uint64_t inode;
   std::optional<int> socket;
+  std::optional<int> folder;
 };
 
 template <typename Number>
@@ -48,16 +49,15 @@ bool take_number(std::string_view& text, Number& number, bool is_last) {
 Result<Place> parse_place(std::string_view variable) {
   Place place{};
   std::string_view rest = variable;
-  if (std::count(variable.begin(), variable.end(), ':') == 3) {
-    const auto last = variable.rfind(':');
-    auto socket = variable.substr(last + 1);
-    place.socket = -1;
-    take_number(socket, *place.socket, true);
-    rest = variable.substr(0, last);
-  }
-  if (take_number(rest, place.descriptor, false) && take_number(rest, place.pid, false) &&
-      take_number(rest, place.inode, true) && place.descriptor >= 0 && place.pid > 0 &&
-      place.socket.value_or(0) >= 0) {
+  const auto colons = std::count(variable.begin(), variable.end(), ':');
+  bool is_read = colons <= 4 && take_number(rest, place.descriptor, false) &&
+                 take_number(rest, place.pid, false) && take_number(rest, place.inode, colons < 3);
+  if (is_read && colons >= 3) is_read = take_number(rest, place.socket.emplace(), colons < 4);
+  if (is_read && colons >= 4) is_read = take_number(rest, place.folder.emplace(), true);
+  // A proc with a folder may have no socket.
+  if (place.folder && place.socket == -1) place.socket.reset();
+  if (is_read && place.descriptor >= 0 && place.pid > 0 && place.socket.value_or(0) >= 0 &&
+      place.folder.value_or(0) >= 0) {
     return place;
   }
   return fail(ErrorCode::configuration_error, "expected DESCRIPTOR:PID:INODE");
@@ -151,6 +151,21 @@ Result<UniqueFd> open_link(std::string_view variable) {
                     "descriptors open, when procs share a process");
   ::fcntl(*place->socket, F_SETFD, FD_CLOEXEC);
   return UniqueFd(*place->socket);
+}
+
+Result<std::string> find_broker_by_folder(std::string_view variable) {
+  const auto place = parse_place(variable);
+  if (!place || !place->folder) return std::string();
+  struct stat status{};
+  if (::fstat(*place->folder, &status) != 0 || !S_ISDIR(status.st_mode))
+    return fail(ErrorCode::configuration_error,
+                "descriptor " + std::to_string(*place->folder) +
+                    ", by which a proc of another user reaches its broker (" + kBootstrapVariable +
+                    "=" + std::string(variable) +
+                    "), is not open: start the program itself, or by a wrapper that leaves "
+                    "descriptors open");
+  ::fcntl(*place->folder, F_SETFD, FD_CLOEXEC);
+  return "ipc:///proc/self/fd/" + std::to_string(*place->folder) + "/bus";
 }
 
 Result<Bootstrap> Bootstrap::at(std::size_t place) const {
@@ -254,6 +269,9 @@ Result<Bootstrap> load_bootstrap(std::string_view variable) {
   if (!bytes) return explained(bytes.error());
   auto bootstrap = decode_bootstrap(*bytes);
   if (!bootstrap) return explained(bootstrap.error());
+  auto broker = find_broker_by_folder(variable);
+  if (!broker) return fail(broker.error());
+  if (!broker->empty()) bootstrap->broker = std::move(*broker);
   return bootstrap;
 }
 

@@ -50,15 +50,20 @@ struct Bootstrap {
   Result<Bootstrap> at(std::size_t place) const;
 };
 
-/// Opens the sealed memory that "DESCRIPTOR:PID:INODE[:SOCKET]" names and takes that descriptor out
-/// of this process: our own, or, when a wrapper has closed it, that of the process PID. Errors:
-/// configuration_error when the text is malformed, when neither is the memory of that inode, and
-/// when it is not sealed; io_error.
+/// Opens the sealed memory that "DESCRIPTOR:PID:INODE[:SOCKET[:FOLDER]]" names and takes that
+/// descriptor out of this process: our own, or, when a wrapper has closed it, that of the process
+/// PID. Errors: configuration_error when the text is malformed, when neither is the memory of that
+/// inode, and when it is not sealed; io_error.
 Result<UniqueFd> open_bootstrap(std::string_view variable);
 
 /// Takes over the connection of several procs to their keeper, which that names as SOCKET; empty:
 /// it does not. Errors: configuration_error.
 Result<UniqueFd> open_link(std::string_view variable);
+
+/// The ZeroMQ endpoint of the broker for a proc of another user than the host's, by the descriptor
+/// of a folder that the text names as FOLDER, and that stays open from now on; empty: it names
+/// none. Errors: configuration_error.
+Result<std::string> find_broker_by_folder(std::string_view variable);
 
 /// Reads all of it. Errors: too_large, io_error.
 Result<std::string> read_bootstrap(int fd);

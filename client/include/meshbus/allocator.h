@@ -42,8 +42,6 @@ struct HostOptions {
   std::string containment = {};
   /// Where per-host directories are made; empty: the host's default.
   std::string run_dir = {};
-  /// A host whose broker is lost ends, instead of starting a new one.
-  bool end_on_broker_loss = false;
   /// Settings for the hosts, besides those of the Context, which they get anyway.
   std::vector<std::pair<std::string, std::string>> settings = {};
   /// For all hosts to become ready.

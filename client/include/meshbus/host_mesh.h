@@ -136,8 +136,8 @@ class HostMesh {
   /// reached over tcp, with keys that are made for them, pass through the commands' stdin, and are
   /// written into files only where the hosts run; no host but these knows them. They end when their
   /// commands' stdin does, so with this process, however it ends. Of the options, `containment`,
-  /// `end_on_broker_loss`, `settings` and `ready_limit` count. Errors: as process(), naming the
-  /// machine, and what to do where that is known.
+  /// `settings` and `ready_limit` count. Errors: as process(), naming the machine, and what to do
+  /// where that is known.
   static Result<HostMesh> remote(Context& context, std::vector<RemoteHost> hosts,
                                  HostOptions options = {});
   /// The hosts of an allocation (meshbus/allocator.h), each under its rank there. The mesh owns

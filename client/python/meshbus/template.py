@@ -20,7 +20,7 @@ _REQUEST = struct.Struct("=IIIiII")
 """magic, has, joins, parent_death_signal, new_session, subreaper"""
 _REPORT = struct.Struct("=II")  # magic, what
 _READY, _BORN, _FAILED = 1, 2, 3
-_STREAMS, _HAS_BOOTSTRAP, _HAS_CGROUP = (1, 2, 4), 8, 16
+_STREAMS, _HAS_BOOTSTRAP, _HAS_CGROUP, _HAS_BUS_FOLDER = (1, 2, 4), 8, 16, 32
 _MOST_DESCRIPTORS = 16
 _LONGEST_REASON = 2048
 _COPY_FAILED = 127
@@ -71,6 +71,7 @@ class _Template:
             streams = {number: rest.pop(0) for number, bit in enumerate(_STREAMS) if has & bit}
             bootstrap = rest.pop(0) if has & _HAS_BOOTSTRAP else -1
             cgroup = rest.pop(0) if has & _HAS_CGROUP else -1
+            bus_folder = rest.pop(0) if has & _HAS_BUS_FOLDER else -1
             try:
                 pid, pidfd = _copy(cgroup, rest)
             except OSError as error:
@@ -82,7 +83,7 @@ class _Template:
                 self._settle(rest[:joins], death_signal, bool(session), bool(subreaper))
                 for number, fd in streams.items():
                     os.dup2(fd, number)
-                _set_environment(environment, bootstrap)
+                _set_environment(environment, bootstrap, bus_folder)
                 for fd in (environment, go, cgroup, *rest, *streams.values()):
                     if fd > 2:
                         os.close(fd)
@@ -118,7 +119,7 @@ def _copy(cgroup: int, joins: list[int]) -> tuple[int, int]:
     return _proc.copy_process(cgroup)
 
 
-def _set_environment(memory: int, bootstrap: int) -> None:
+def _set_environment(memory: int, bootstrap: int, bus_folder: int) -> None:
     size = os.fstat(memory).st_size
     os.environ.clear()
     for entry in os.pread(memory, size, 0).split(b"\0"):
@@ -127,7 +128,8 @@ def _set_environment(memory: int, bootstrap: int) -> None:
             os.environb[name] = value
     if bootstrap >= 0:
         inode = os.fstat(bootstrap).st_ino
-        os.environ["MESHBUS_BOOTSTRAP"] = f"{bootstrap}:{os.getpid()}:{inode}"
+        folder = f":-1:{bus_folder}" if bus_folder >= 0 else ""
+        os.environ["MESHBUS_BOOTSTRAP"] = f"{bootstrap}:{os.getpid()}:{inode}{folder}"
 
 
 def _seed() -> None:

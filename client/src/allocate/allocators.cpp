@@ -21,7 +21,6 @@ std::vector<std::string> host_arguments(const ContextOptions& context, const Hos
   };
   if (!options.containment.empty()) add("--containment", options.containment);
   if (!options.run_dir.empty()) add("--run-dir", options.run_dir);
-  if (options.end_on_broker_loss) arguments.emplace_back("--end-on-broker-loss");
   for (const auto& [key, value] : context.settings) add("--set", key + "=" + value);
   for (const auto& [key, value] : options.settings) add("--set", key + "=" + value);
   return arguments;
@@ -83,7 +82,6 @@ class RemoteAllocator final : public Allocator {
     if (!host_keys || !own_keys) return fail(host_keys ? own_keys.error() : host_keys.error());
     RemoteOrder order{{},
                       options_.containment,
-                      options_.end_on_broker_loss,
                       host_keys->public_key,
                       host_keys->secret_key,
                       own_keys->public_key};

@@ -141,7 +141,6 @@ void end_all(const std::vector<Start>& starts, const std::string& failed,
 std::string RemoteOrder::to_json_line() const {
   return line_of({{"settings", settings},
                   {"containment", containment},
-                  {"end_on_broker_loss", end_on_broker_loss},
                   {"host_public_key", host_public_key},
                   {"host_secret_key", host_secret_key},
                   {"launcher_public_key", launcher_public_key}});

@@ -18,7 +18,6 @@ struct RemoteOrder {
   /// As --set takes them.
   std::vector<std::string> settings;
   std::string containment;
-  bool end_on_broker_loss = false;
   /// The key of all hosts that are started together: each of them may be any of them.
   std::string host_public_key;
   std::string host_secret_key;

@@ -1,11 +1,15 @@
 // `meshbus run --mesh`: programs that link the library.
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
+#include <filesystem>
+#include <memory>
 #include <set>
 
 #include "tests/integration/cli/harness.h"
+#include "tests/integration/needs.h"
 #include "tests/support/sanitizer_scale.h"
 
 using namespace std::chrono_literals;
@@ -13,6 +17,8 @@ using namespace meshbus::test;
 using nlohmann::json;
 
 namespace {
+
+namespace fs = std::filesystem;
 
 /// "total: 8 files, 36 lines" of what count_lines has printed.
 std::string total_in(const std::string& out) {
@@ -136,4 +142,48 @@ TEST_CASE("cli: mesh procs outlive their broker and register with the next one")
   CHECK(launcher.wait_exit(in_time) == ExitStatus::exited(143));
   CHECK(launcher.err().find("rank 0 stops: ") != std::string::npos);
   CHECK(launcher.err().find("rank 1 stops: ") != std::string::npos);
+}
+
+TEST_CASE("cli: mesh procs of another user talk, and outlive their broker" *
+          doctest::test_suite(need::root)) {
+  StandingHost host;
+  // The tree of the sources and the folders of the tests are closed to others.
+  const fs::path program = "/tmp/meshbus-echo-" + std::to_string(::getpid());
+  const auto remove = [](const fs::path* path) { fs::remove(*path); };
+  const std::unique_ptr<const fs::path, decltype(remove)> removal(&program, remove);
+  fs::copy_file(bin("echo_proc"), program, fs::copy_options::overwrite_existing);
+  Process launcher(cli({"run", "--mesh", "--name", "work", "--uid", "nobody", "--no-new-privs",
+                        "--hosts", host.address(), "-n", "2", "--", program.string()}));
+  const auto talk = [&] {
+    // Rank 0 asks rank 1, through the broker both ways.
+    return run_cli({"call", "work[0]", "3", "1 hello", "--raw", "--hosts", host.address()}).out;
+  };
+  const bool is_up = wait_until([&] { return talk() == "hello"; }, in_time);
+  INFO(launcher.describe());
+  REQUIRE(is_up);
+  const auto listing = parse_json(run_cli({"ps", "--json", "--hosts", host.address()}).out);
+  std::set<pid_t> pids;
+  for (const auto& rank : listing.at("meshes")[0].at("ranks")) {
+    const auto pid = rank.at("pid").get<pid_t>();
+    pids.insert(pid);
+    const std::string process = "/proc/" + std::to_string(pid);
+    CHECK(read_file(process + "/status").find("Uid:\t65534\t65534\t65534\t65534") !=
+          std::string::npos);
+  }
+  CHECK(pids.size() == 2);
+  const Roles roles = host.roles();
+  ::kill(roles.broker, SIGKILL);
+  REQUIRE(wait_until([&] { return is_gone(roles.broker) && find_roles(roles.warden).has_value(); },
+                     in_time));
+  CHECK(wait_until([&] { return talk() == "hello"; }, in_time));
+  // The folder of the socket is open to those that were given it, and what is above is not.
+  fs::path folder = host.address().substr(std::string("unix:").size());
+  folder = folder.parent_path();
+  CHECK((fs::status(folder).permissions() & fs::perms::all) == fs::perms::owner_all);
+  CHECK((fs::status(folder / "procs").permissions() & fs::perms::others_all) ==
+        fs::perms::others_exec);
+  const auto stopped = run_cli({"stop", "work", "--hosts", host.address()});
+  INFO(stopped.err);
+  CHECK(stopped.status == ExitStatus::exited(0));
+  CHECK(launcher.wait_exit(in_time) == ExitStatus::exited(143));
 }

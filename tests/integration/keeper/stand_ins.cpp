@@ -176,7 +176,6 @@ int run_warden_stand_in(const Arguments& arguments) {
   options.lifeline_fd = fd("MBTEST_LIFELINE_FD");
   options.ready_fd = fd("MBTEST_READY_FD");
   options.end_on_agent_loss = true;  // ours takes nothing over
-  options.end_on_broker_loss = !environment("MBTEST_END_ON_BROKER_LOSS").empty();
   for (std::size_t i = 1; i < arguments.size(); ++i) options.settings.push_back(arguments[i]);
   return meshbus::run_warden(options);
 }

@@ -69,6 +69,27 @@ TEST_CASE("chaos: a broker that is killed ten times within a minute ends no job"
   CHECK(run_cli({"run", "--hosts", host.address(), "--", "true"}).status == ExitStatus::exited(0));
 }
 
+TEST_CASE("chaos: a job on hosts that `run` started outlives their brokers, too") {
+  const TempDir dir;
+  const std::string go = dir / "go";
+  Process launcher(cli({"run", "-n", "2", "--", "sh", "-c",
+                        "echo up; until [ -e " + go + " ]; do sleep 0.05; done; echo done"}));
+  launcher.wait_for_output("up\n", in_time);
+  const auto wardens = wardens_of(launcher.pid());
+  REQUIRE(wardens.size() == 1);
+  auto roles = find_roles(wardens.front());
+  REQUIRE(roles.has_value());
+  pid_t broker = roles->broker;
+  for (int i = 0; i < 3; ++i) {
+    REQUIRE(::kill(broker, SIGKILL) == 0);
+    broker = wait_for_broker(wardens.front(), broker);
+  }
+  CHECK(wait_until([] { return run_cli({"ps"}).out.find(" was restarted ") != std::string::npos; },
+                   in_time));
+  std::ofstream(go) << "go\n";
+  CHECK(launcher.wait_exit(in_time) == ExitStatus::exited(0));
+}
+
 TEST_CASE("chaos: the user of a host can neither dump nor read its roles") {
   if (::geteuid() != 0) {
     MESSAGE("not root: files in /proc of a host of ours would not tell the difference");

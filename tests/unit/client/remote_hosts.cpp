@@ -69,9 +69,9 @@ TEST_CASE("remote_hosts: advice") {
 }
 
 TEST_CASE("remote_hosts: an order is one line of JSON") {
-  const RemoteOrder order{{"lease=1s"}, "sweep", true, "P", "S", "L"};
+  const RemoteOrder order{{"lease=1s"}, "sweep", "P", "S", "L"};
   CHECK(order.to_json_line() ==
-        R"({"settings":["lease=1s"],"containment":"sweep","end_on_broker_loss":true,)"
+        R"({"settings":["lease=1s"],"containment":"sweep",)"
         R"("host_public_key":"P","host_secret_key":"S","launcher_public_key":"L"})"
         "\n");
 }

@@ -214,8 +214,9 @@ TEST_CASE("proc_bootstrap: memory that is not sealed is refused") {
 }
 
 TEST_CASE("proc_bootstrap: a malformed variable is refused in words") {
-  for (const char* text : {"", "3", "3:4", "3:4:", ":4:5", "-1:4:5", "3:0:5", "3:-4:5", "3:4:5:6:7",
-                           "3:4:5:x", "3:4:5 ", "99999999999999:4:5", "a:b:c", "3:4:-5"}) {
+  for (const char* text :
+       {"", "3", "3:4", "3:4:", ":4:5", "-1:4:5", "3:0:5", "3:-4:5", "3:4:5:6:7:8", "3:4:5:x",
+        "3:4:5 ", "99999999999999:4:5", "a:b:c", "3:4:-5"}) {
     CAPTURE(text);
     const auto loaded = load_bootstrap(text);
     REQUIRE_FALSE(loaded.has_value());
@@ -226,4 +227,29 @@ TEST_CASE("proc_bootstrap: a malformed variable is refused in words") {
               "expected DESCRIPTOR:PID:INODE; start the program with `meshbus run --mesh`") !=
           std::string::npos);
   }
+}
+
+TEST_CASE(
+    "proc_bootstrap: a proc of another user finds its broker by a folder that it was given; what "
+    "is none is an error in words") {
+  auto fd = memory(pack(good()));
+  const auto text = variable(fd.get(), ::getpid(), inode_of(fd.get()));
+  CHECK(find_broker_by_folder(text)->empty());
+  CHECK(find_broker_by_folder(text + ":7")->empty());
+  const UniqueFd folder(::open("/", O_PATH | O_DIRECTORY));
+  REQUIRE(folder);
+  const std::string number = std::to_string(folder.get());
+  for (const std::string& whole : {text + ":-1:" + number, text + ":7:" + number}) {
+    CAPTURE(whole);
+    CHECK(*find_broker_by_folder(whole) == "ipc:///proc/self/fd/" + number + "/bus");
+  }
+  CHECK((::fcntl(folder.get(), F_GETFD) & FD_CLOEXEC) != 0);
+  CHECK_FALSE(open_link(text + ":-1:" + number)->operator bool());
+  const auto none = find_broker_by_folder(text + ":-1:" + std::to_string(fd.get()));
+  REQUIRE_FALSE(none.has_value());
+  CHECK(none.error().detail().find("wrapper that leaves descriptors open") != std::string::npos);
+  for (const char* bad : {":-1", ":-2:5", ":-1:-1", ":-1:", ":-1:5:6"})
+    CHECK_FALSE(load_bootstrap(text + bad).has_value());
+  CHECK(load_bootstrap(text + ":-1:" + number)->broker.ends_with(number + "/bus"));
+  (void)fd.release();
 }
