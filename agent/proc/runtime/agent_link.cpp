@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <utility>
 
 #include "common/base/log.h"
+#include "common/wire/control.h"
 #include "wire/bootstrap_generated.h"
+#include "wire/bus_generated.h"
 
 namespace meshbus::mesh_proc {
 namespace {
@@ -34,6 +37,29 @@ AgentLink::AgentLink(Reactor& reactor, const Bootstrap& bootstrap, Events events
 
 AgentLink::~AgentLink() {
   reactor_.cancel(tick_timer_);
+}
+
+void AgentLink::add_handlers(Dispatcher& handlers) {
+  handlers.on<wire::StopAndExit>(Role::host, std::bind_front(&AgentLink::on_stop_and_exit, this))
+      .on<wire::Exit>(Role::host, std::bind_front(&AgentLink::on_exit, this));
+}
+
+bool AgentLink::is_from_agent(const Request& request) {
+  if (request.envelope.source_proc() == agent_.key()) return true;
+  bus_->refuse(request, Error(ErrorCode::unauthorised, "only " + agent_.to_string() + " may end " +
+                                                           bootstrap_.proc.to_string()));
+  return false;
+}
+
+void AgentLink::on_stop_and_exit(const Request& request, const wire::StopAndExit& message) {
+  if (!is_from_agent(request)) return;
+  bus_->answer(request, wire::AckT());
+  events_.on_stop(message.code(), std::chrono::milliseconds(message.grace_ms()),
+                  text_of(message.reason()));
+}
+
+void AgentLink::on_exit(const Request& request, const wire::Exit& message) {
+  if (is_from_agent(request)) events_.on_exit(message.code());
 }
 
 void AgentLink::start(Bus& bus) {

@@ -8,11 +8,13 @@
 #include "agent/proc/runtime/bootstrap.h"
 #include "common/bus/bus.h"
 #include "common/loop/reactor.h"
+#include "common/wire/dispatcher.h"
+#include "wire/forward.h"
 
 namespace meshbus::mesh_proc {
 
-/// What a proc and its host's agent have to say to each other all the time: ready, heartbeats, and
-/// that the agent stays away. Lives on the reactor's thread.
+/// What a proc and its host's agent say to each other: ready, heartbeats, the agent's orders to
+/// end, and that the agent stays away. Lives on the reactor's thread.
 class AgentLink {
  public:
   struct Events {
@@ -21,6 +23,11 @@ class AgentLink {
     /// The agent, or the broker on the way to it, stayed away too long; `line` says so to people.
     /// Nothing is said to it any more.
     std::function<void(const std::string& line)> on_away;
+    /// The agent wants this proc to stop (StopAndExit); it has been answered.
+    std::function<void(int code, std::chrono::milliseconds grace, const std::string& reason)>
+        on_stop;
+    /// The agent wants this proc to end at once (Exit).
+    std::function<void(int code)> on_exit;
   };
   /// `bootstrap` must outlive this.
   AgentLink(Reactor& reactor, const Bootstrap& bootstrap, Events events);
@@ -28,6 +35,8 @@ class AgentLink {
   AgentLink(const AgentLink&) = delete;
   AgentLink& operator=(const AgentLink&) = delete;
 
+  /// The agent's orders. They are refused when another sender gives them.
+  void add_handlers(Dispatcher& handlers);
   /// Begins to watch; `bus` must outlive this.
   void start(Bus& bus);
   /// The bus has a session (again).
@@ -37,9 +46,11 @@ class AgentLink {
   /// How long the agent may stay away, from now on. (At first: as the bootstrap says.)
   void set_away_limit(std::chrono::milliseconds limit);
 
-  const ProcId& agent() const noexcept { return agent_; }
-
  private:
+  void on_stop_and_exit(const Request& request, const wire::StopAndExit& message);
+  void on_exit(const Request& request, const wire::Exit& message);
+  /// Whether our own host's agent sent that; otherwise refuses it.
+  bool is_from_agent(const Request& request);
   void say_ready();
   void ask();
   void on_tick();

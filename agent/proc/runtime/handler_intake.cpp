@@ -20,18 +20,17 @@ void log_thrown(std::uint32_t port, const char* what) {
 
 }  // namespace
 
-HandlerIntake::HandlerIntake(const Parts& parts, std::uint64_t rank)
-    : parts_(parts),
-      rank_(rank),
-      taken_(parts.reactor, runs_,
-             [this](const wire::Envelope& envelope) { bus_->taken(envelope); }) {}
+HandlerIntake::HandlerIntake(const Parts& parts)
+    : parts_(parts), taken_(parts.reactor, runs_, [this](const wire::Envelope& envelope) {
+        bus_->taken(envelope);
+      }) {}
 
 std::optional<Point> HandlerIntake::point_of(const CastBody& cast) {
   if (cast.front() == cast_front_) return cast_point_;
   cast_front_ = cast.front();
   cast_point_.reset();
   if (const auto view = from_wire(cast.head().view())) {
-    if (auto point = view->point(rank_)) cast_point_ = std::move(*point);
+    if (auto point = view->point(parts_.ranks.own())) cast_point_ = std::move(*point);
   }
   return cast_point_;
 }

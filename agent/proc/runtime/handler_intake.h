@@ -40,8 +40,7 @@ class HandlerIntake {
     /// Nothing is handled any more.
     const std::atomic<bool>& is_cut;
   };
-  /// `rank`: of this proc, in its mesh.
-  HandlerIntake(const Parts& parts, std::uint64_t rank);
+  explicit HandlerIntake(const Parts& parts);
   HandlerIntake(const HandlerIntake&) = delete;
   HandlerIntake& operator=(const HandlerIntake&) = delete;
 
@@ -73,7 +72,6 @@ class HandlerIntake {
   std::optional<Point> point_of(const CastBody& cast);
 
   const Parts parts_;
-  const std::uint64_t rank_;
   Bus* bus_ = nullptr;
   /// Messages that the handlers' thread has, or will have.
   MessageRuns runs_;

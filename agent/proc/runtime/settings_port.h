@@ -1,0 +1,33 @@
+#pragma once
+
+#include <chrono>
+
+#include "agent/proc/runtime/agent_link.h"
+#include "agent/proc/runtime/bootstrap.h"
+#include "agent/proc/runtime/live_settings.h"
+#include "common/bus/bus.h"
+
+namespace meshbus::mesh_proc {
+
+/// Answers the calls to the port of settings (spec 11.2), and has changes take effect. Lives on the
+/// reactor's thread.
+class SettingsPort {
+ public:
+  /// `has_log`: as for LiveSettings. `agent` must outlive this; it hears how long it may stay away.
+  SettingsPort(const Bootstrap& bootstrap, bool has_log, AgentLink& agent);
+
+  static bool is_for(const wire::Envelope& envelope) noexcept;
+  /// What this proc uses now; changed first when the call asks for that and its sender may.
+  void on_call(Bus& bus, const wire::Envelope& envelope, const wire::CallHeader& header,
+               Bytes body);
+  /// How long a stop by a signal may take.
+  std::chrono::milliseconds grace() const { return settings_.grace(); }
+
+ private:
+  void apply();
+
+  LiveSettings settings_;
+  AgentLink& agent_;
+};
+
+}  // namespace meshbus::mesh_proc
