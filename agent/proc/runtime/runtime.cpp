@@ -96,6 +96,7 @@ Result<void> Runtime::check_caller(const ProcId& to) const {
 
 void Runtime::apply_settings() {
   agent_.set_away_limit(settings_.away());
+  if (bus_ != nullptr) bus_->set_body_limit(settings_.message_limit());
   if (const auto level = settings_.level()) log::set_least(*level);
 }
 
@@ -222,6 +223,7 @@ void Runtime::run_reactor() {
   ::pthread_setname_np(::pthread_self(), "meshbus");
   bus_ = std::make_unique<Bus>(reactor_, context_, session_options(bootstrap_), make_handlers(),
                                make_events());
+  bus_->set_body_limit(settings_.message_limit());
   intake_.attach(*bus_);
   reactor_.add_turn_end([this] { intake_.close_run(); });
   sender_.outgoing().attach(*bus_);
