@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <string_view>
 
 #include "cli/run/proc_settings.h"
 #include "cli/run/restart_settings.h"
@@ -37,11 +38,22 @@ Result<Extent> parse_per_host(const std::string& text) {
         ErrorCode::configuration_error,
         "the axis 'host' is that of the hosts, and --hosts says how many there are; name the "
         "ranks on each host otherwise, like --per-host proc=2");
+  if (extent->num_ranks() == 0)
+    return fail(ErrorCode::configuration_error, text + " is no rank at all: take sizes from 1");
   if (extent->num_ranks() > kMostRanksPerHost)
     return fail(ErrorCode::configuration_error,
                 text + " is more than the " + std::to_string(kMostRanksPerHost) +
                     " ranks that a host runs at most; spread them over more hosts (--hosts)");
   return extent;
+}
+
+bool is_variable_name(std::string_view name) {
+  const auto is_letter = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  };
+  return !name.empty() && is_letter(name.front()) &&
+         std::all_of(name.begin(), name.end(),
+                     [&](char c) { return is_letter(c) || (c >= '0' && c <= '9'); });
 }
 
 void add_size(CLI::App& verb, RankOptions& options) {
@@ -79,8 +91,11 @@ void add_environment(CLI::App& verb, RankOptions& options) {
             for (const auto& word : words) {
               const auto equals = word.find('=');
               const auto name = word.substr(0, equals);
-              if (name.empty())
-                throw CLI::ValidationError("-x", "takes NAME or NAME=VALUE, not '" + word + "'");
+              if (!is_variable_name(name))
+                throw CLI::ValidationError(
+                    "-x", "takes NAME or NAME=VALUE, not '" + word +
+                              "': the name of a variable is made of letters, digits and _, and "
+                              "does not begin with a digit");
               const char* own = std::getenv(name.c_str());
               if (equals == std::string::npos && own == nullptr)
                 throw CLI::ValidationError(

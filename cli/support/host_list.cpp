@@ -220,6 +220,10 @@ Result<std::vector<HostAddr>> parse_hosts(const HostList& list) {
                                               " or ssh:" + name + "?");
     }
     if (!address) return fail(address.error().within(word.source + ": " + word.text));
+    if (address->transport() == Transport::local)
+      return refuse(word.source + ": " + word.text +
+                    " is a host inside of the program that made it: no other program can reach it; "
+                    "name hosts by tcp:NAME:PORT, unix:/path or ssh:NAME");
     addresses.push_back(std::move(*address));
   }
   return addresses;

@@ -141,9 +141,9 @@ Result<void> Bus::send(const Destination& to, std::uint32_t port, const SharedBo
 
 Result<void> Bus::send_body(const Destination& to, std::uint32_t port, Bytes body, bool no_return,
                             zmq::message_t* detached) {
-  if (body.size() > kBodyLimit)
+  if (const auto limit = postbox_.body_limit(); body.size() > limit)
     return fail(ErrorCode::too_large, "a message of " + std::to_string(body.size()) +
-                                          " bytes; the limit is " + std::to_string(kBodyLimit));
+                                          " bytes; the limit is " + std::to_string(limit));
   if (post(to,
            to.envelope(port, wire::Kind::message, wire::Lane::data, no_return ? kFlagNoReturn : 0),
            body, detached) == 0)

@@ -92,6 +92,8 @@ class Bus {
   std::chrono::system_clock::time_point connected_at() const noexcept {
     return session_.connected_at();
   }
+  /// Bodies above it are not sent (setting message.limit). Any thread.
+  void set_body_limit(std::uint64_t bytes) noexcept { postbox_.set_body_limit(bytes); }
   /// Our own name and host; known after the first on_up.
   const std::optional<ProcId>& self() const noexcept { return self_; }
   Reactor& reactor() noexcept { return reactor_; }

@@ -1,5 +1,6 @@
 #include "common/bus/cast_sender.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -27,10 +28,11 @@ Result<void> CastSender::check(const CastPlan& to, std::size_t bytes, bool needs
     return fail(ErrorCode::version_mismatch,
                 "our broker is of a release of meshbus that knows no casts: update that host");
   for (const auto& piece : to.pieces) {
-    if (piece.front.size() + bytes > kBodyLimit)
+    const auto limit = std::min(postbox_.body_limit(), kBodyLimit - piece.front.size());
+    if (bytes > limit)
       return fail(ErrorCode::too_large, "a cast of " + std::to_string(bytes) +
                                             " bytes; the limit for this view is " +
-                                            std::to_string(kBodyLimit - piece.front.size()));
+                                            std::to_string(limit));
   }
   if (!needs_room) return {};
   return postbox_.with_sent([&](const SentMessages& sent, std::uint64_t) -> Result<void> {

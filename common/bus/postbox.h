@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -54,6 +56,12 @@ class Postbox {
   };
 
   explicit Postbox(Session& session) : session_(session) {}
+
+  /// The largest body of a message, call, answer or cast; at most kBodyLimit. Any thread.
+  std::size_t body_limit() const noexcept { return body_limit_; }
+  void set_body_limit(std::uint64_t bytes) noexcept {
+    body_limit_ = std::min<std::uint64_t>(bytes, kBodyLimit);
+  }
 
   /// A number that is larger than those of every earlier process with our name, so that an answer
   /// to that process is not taken for one to us. It comes from the clock, 256 ns a number: below
@@ -119,6 +127,7 @@ class Postbox {
   void remember(const SentMessages::Receiver& to, wire::Envelope envelope, std::size_t length);
 
   Session& session_;
+  std::atomic<std::size_t> body_limit_ = kBodyLimit;
   std::uint64_t own_host_ = 0;  // written with the lock held
   // Guarded by the session's lock:
   std::uint64_t next_ = first_number();

@@ -1,5 +1,6 @@
 #include "common/bus/requests.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/base/log.h"
@@ -34,10 +35,11 @@ std::uint64_t Requests::call(const Destination& to, std::uint32_t port, Bytes bo
   pending_.add_call(id, {to.proc, to.host}, deadline, std::move(answer));
   const wire::CallHeader header(id, static_cast<std::uint32_t>(deadline.count()),
                                 wire::ErrorCode::none, 0);
-  if (body.size() + sizeof header > kBodyLimit) {
-    fail_later(id, Error(ErrorCode::too_large, "a call of " + std::to_string(body.size()) +
-                                                   " bytes; the limit is " +
-                                                   std::to_string(kBodyLimit - sizeof header)));
+  const auto limit = std::min(postbox_.body_limit(), kBodyLimit - sizeof header);
+  if (body.size() > limit) {
+    fail_later(id,
+               Error(ErrorCode::too_large, "a call of " + std::to_string(body.size()) +
+                                               " bytes; the limit is " + std::to_string(limit)));
     return id;
   }
   std::string bytes(reinterpret_cast<const char*>(&header), sizeof header);

@@ -56,11 +56,11 @@ void Responder::refuse(const Request& request, const Error& error) {
 
 void Responder::answer_call(const wire::Envelope& call, const wire::CallHeader& header,
                             Bytes body) {
-  if (body.size() + sizeof header > kBodyLimit) {
+  const auto limit = std::min(postbox_.body_limit(), kBodyLimit - sizeof header);
+  if (body.size() > limit) {
     fail_call(call, header,
               Error(ErrorCode::too_large, "an answer of " + std::to_string(body.size()) +
-                                              " bytes; the limit is " +
-                                              std::to_string(kBodyLimit - sizeof header)));
+                                              " bytes; the limit is " + std::to_string(limit)));
     return;
   }
   const auto bytes = with_header(wire::CallHeader(header.id(), 0, wire::ErrorCode::none, 0), body);

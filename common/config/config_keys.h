@@ -42,7 +42,8 @@ inline constexpr std::array kKeyTable = std::to_array<KeyInfo>({
      "longest time without any progress while a mesh is being stopped, before the stop is reported "
      "as failed"},
     {"state.idle", ValueKind::duration, "s", "1m", "1ms", "24h",
-     "longest time without any answer while states are being asked for"},
+     "longest time without an answer of any host while a launcher waits for the statuses of ranks "
+     "that it did not start"},
     {"terminate.grace", ValueKind::duration, "s", "10s", "0s", "24h",
      "time between SIGTERM and SIGKILL when a proc is ended"},
     {"terminate.in_flight", ValueKind::count, "", "16", "1", "256",
@@ -67,8 +68,9 @@ inline constexpr std::array kKeyTable = std::to_array<KeyInfo>({
      "time a message waits in the broker for a proc that has not yet registered"},
     {"hop.limit", ValueKind::count, "", "64", "1", "255",
      "brokers that a message may pass before it is returned"},
-    {"message.limit", ValueKind::bytes, "", "1GiB", "1KiB", "64GiB",
-     "largest message that a proc may send"},
+    {"message.limit", ValueKind::bytes, "", "1MiB", "1KiB", "64GiB",
+     "largest body that a launcher or proc may send, answers included; this release sends none "
+     "above 1MiB, so that larger values mean 1MiB"},
     {"tail.lines", ValueKind::count, "", "100", "0", "100000",
      "last lines of output that are kept in memory for each proc"},
     {"logs.directory", ValueKind::path, "", "", "", "",

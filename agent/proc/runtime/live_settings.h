@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -26,6 +27,8 @@ class LiveSettings {
 
   std::chrono::milliseconds grace() const;
   std::chrono::milliseconds away() const;
+  /// The largest body, in bytes.
+  std::uint64_t message_limit() const;
   /// Nothing: it is not this proc's business.
   std::optional<log::Level> level() const;
 

@@ -173,6 +173,7 @@ void Runtime::run_reactor() {
   Reactor& reactor = loop_.reactor();
   bus_ = std::make_unique<Bus>(reactor, context_, session_options(bootstrap_), make_handlers(),
                                make_events());
+  settings_.attach(*bus_);
   intake_.attach(*bus_);
   reactor.add_turn_end([this] { intake_.close_run(); });
   sender_.outgoing().attach(*bus_);

@@ -36,6 +36,7 @@ void SettingsPort::on_call(Bus& bus, const wire::Envelope& envelope, const wire:
     if (const auto changed = settings_.change(*changes); !changed)
       return bus.fail_call(envelope, header, changed.error());
     apply();
+    attach(bus);
   }
   bus.answer_call(envelope, header, encode_settings(settings_.list()));
 }

@@ -16,6 +16,8 @@ class SettingsPort {
   /// `has_log`: as for LiveSettings. `agent` must outlive this; it hears how long it may stay away.
   SettingsPort(const Bootstrap& bootstrap, bool has_log, AgentLink& agent);
 
+  /// Call it when there is a bus, before anything is sent on it.
+  void attach(Bus& bus) const { bus.set_body_limit(settings_.message_limit()); }
   static bool is_for(const wire::Envelope& envelope) noexcept;
   /// What this proc uses now; changed first when the call asks for that and its sender may.
   void on_call(Bus& bus, const wire::Envelope& envelope, const wire::CallHeader& header,

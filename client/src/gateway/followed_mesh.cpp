@@ -35,8 +35,9 @@ bool FollowedMesh::is_out_of_sync(const HostAddr& host, std::uint64_t agent) con
 
 void FollowedMesh::resync(Bus& bus, const std::string& self, const HostAddr& host,
                           const std::function<void()>& on_synced) {
-  // Also for ranks that have ended: their exit reports may have been lost.
-  if (!monitor_->progress().has_unreported_on(host)) return;
+  // Also for ranks that have ended: their exit reports may have been lost, and their output goes to
+  // the former address.
+  if (!monitor_->progress().has_unreported_on(host) && !monitor_->is_output_due(host)) return;
   synced_.erase(host);
   const bool has_moved = self != owner_ && !monitor_->progress().is_handed_over();
   const auto on_answer = [monitor = monitor_, host, on_synced, has_moved,

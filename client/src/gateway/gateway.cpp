@@ -6,6 +6,7 @@
 
 #include "client/src/context_core.h"
 #include "common/base/log.h"
+#include "common/config/config_keys.h"
 #include "common/security/token.h"
 #include "wire/bus_generated.h"
 
@@ -53,6 +54,7 @@ void Gateway::connect() {
   since_ = core_.reactor().now();
   bus_ = std::make_unique<Bus>(core_.reactor(), core_.zmq_context(), std::move(options),
                                events_.make_handlers(), std::move(events));
+  bus_->set_body_limit(core_.config().bytes(keys::message_limit));
 }
 
 Error Gateway::closed_error() const {

@@ -88,7 +88,8 @@ std::optional<ProcId> UpdateRouter::find_proc(std::uint64_t key) {
 
 bool UpdateRouter::is_needed(const HostAddr& host) const {
   return std::any_of(meshes_.begin(), meshes_.end(), [&](const auto& entry) {
-    return entry.second.monitor().progress().is_alive_on(host);
+    auto& monitor = entry.second.monitor();
+    return monitor.progress().is_alive_on(host) || monitor.is_output_due(host);
   });
 }
 

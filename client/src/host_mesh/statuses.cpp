@@ -24,6 +24,25 @@ constexpr milliseconds kStatusAnswerLimit{5'000};
 /// Hosts that did not answer are asked again so often.
 constexpr milliseconds kSilentAgain{250};
 
+/// When no host has answered for so long, a wait is given up (setting state.idle). Pure.
+class SilenceLimit {
+ public:
+  SilenceLimit(milliseconds limit, Clock::time_point now) : limit_(limit), heard_(now) {}
+  /// What a host may be asked to wait for before it answers anyhow.
+  milliseconds round() const { return std::clamp(limit_ / 2, milliseconds(1), kStatusRound); }
+  /// What an answer may take beyond that.
+  milliseconds answer() const { return std::clamp(limit_, milliseconds(1), kStatusAnswerLimit); }
+  void hear(Clock::time_point now) { heard_ = now; }
+  bool is_over(Clock::time_point now) const { return now - heard_ >= limit_; }
+  std::string words() const {
+    return "no host has given an answer for " + std::to_string(limit_.count()) + " ms (state.idle)";
+  }
+
+ private:
+  milliseconds limit_;
+  Clock::time_point heard_;
+};
+
 StatusWait::Limits limits_of(const WaitOptions& options) {
   StatusWait::Limits limits{.idle = options.idle};
   if (options.deadline != forever) limits.deadline = options.deadline;
@@ -159,12 +178,15 @@ Result<StatusMesh> HostMesh::wait_status(const ProcMeshRef& mesh, Status::Kind m
   StatusWait wait(Region(mesh.region().extent()), minimum, limits_of(options), Clock::now());
   auto places = places_of(mesh);
   const auto is_open = [](const Place& place) { return !place.is_settled; };
+  SilenceLimit silence(impl_->core()->config().duration(keys::state_idle), Clock::now());
+  bool is_given_up = false;
   while (std::any_of(places.begin(), places.end(), is_open)) {
     auto now = Clock::now();
     const auto due = wait.next_due();
+    const auto round = silence.round();
     const auto limit =
-        due ? std::clamp(std::chrono::ceil<milliseconds>(*due - now), milliseconds(0), kStatusRound)
-            : kStatusRound;
+        due ? std::clamp(std::chrono::ceil<milliseconds>(*due - now), milliseconds(0), round)
+            : round;
     std::vector<std::pair<Place*, Connection::Answer>> answers;
     for (auto& place : places) {
       if (place.is_settled) continue;
@@ -176,16 +198,20 @@ Result<StatusMesh> HostMesh::wait_status(const ProcMeshRef& mesh, Status::Kind m
       question.asker = impl_->connection().self();
       answers.emplace_back(
           &place, impl_->connection().ask(Destination::to_agent(place.host), std::move(question),
-                                          limit + kStatusAnswerLimit));
+                                          limit + silence.answer()));
     }
     bool is_silent = false;
     for (auto& [place, answer] : answers) {
-      take_answer(wait, mesh, *place, answer.get(), minimum);
+      const auto& got = answer.get();
+      take_answer(wait, mesh, *place, got, minimum);
+      if (got) silence.hear(Clock::now());
       is_silent = is_silent || !place->problem.empty();
     }
     now = Clock::now();
     const auto state = wait.check(now);
-    if (state == StatusWait::State::deadline || state == StatusWait::State::idle) break;
+    is_given_up = state == StatusWait::State::waiting && silence.is_over(now);
+    if (state == StatusWait::State::deadline || state == StatusWait::State::idle || is_given_up)
+      break;
     if (is_silent)
       std::this_thread::sleep_for(
           due ? std::clamp(*due - now, Clock::duration(0), Clock::duration(kSilentAgain))
@@ -193,7 +219,7 @@ Result<StatusMesh> HostMesh::wait_status(const ProcMeshRef& mesh, Status::Kind m
   }
   if (is_settled(wait, Clock::now())) return wait.statuses();
   auto error = wait.outcome(Clock::now()).error().within("mesh " + mesh.mesh().to_string());
-  std::string problems;
+  std::string problems = is_given_up ? "; " + silence.words() : "";
   for (const auto& place : places) {
     if (!place.problem.empty())
       problems += "; host " + place.host.to_string() + ": " + place.problem;

@@ -94,9 +94,9 @@ void MeshMonitor::lose(const HostAddr& host, const std::string& reason) {
       reports.insert(reports.end(), lost.begin(), lost.end());
     }
     if (!reports.empty()) ++facts.version;
+    output_.lose(host, facts.table);
     return reports;
   });
-  if (changed.empty()) return;
   tell_states(changed);
   settle();
 }
@@ -137,6 +137,14 @@ bool MeshMonitor::should_ask_for_output() {
   return progress_.change([&](const Facts& facts) {
     if (facts.is_abandoned || facts.is_end_posted || facts.is_handed_over) return false;
     return output_.should_ask_again(facts.table, reactor_.now());
+  });
+}
+
+bool MeshMonitor::is_output_due(const HostAddr& host) {
+  if (!options_.has_output) return false;
+  return progress_.change([&](const Facts& facts) {
+    if (facts.is_abandoned || facts.is_end_posted || facts.is_handed_over) return false;
+    return !output_.is_over_on(host, facts.table);
   });
 }
 

@@ -78,6 +78,8 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
   void on_output_lost() { output_.on_moved(); }
   /// Whether output may have been lost and has to be asked for. Not again for a while.
   bool should_ask_for_output();
+  /// Whether output of that host's ranks is still to come, also of ranks that have ended.
+  bool is_output_due(const HostAddr& host);
   void lose(const HostAddr& host, const std::string& reason);
   /// Calls it for ranks that have ended already, too; for a failure with its exit report.
   void listen(EndListener listener);

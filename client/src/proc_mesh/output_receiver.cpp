@@ -62,12 +62,26 @@ bool OutputReceiver::should_ask_again(const RankTable& table, Time now) {
   return true;
 }
 
+bool OutputReceiver::is_rank_over(const RankReport& rank) const {
+  // A rank that never ran, or whose host is lost, has no output to come.
+  return is_ended_[rank.rank] || rank.pid == 0 || rank.code == ErrorCode::host_unreachable;
+}
+
 bool OutputReceiver::is_over(const RankTable& table) const {
-  if (!is_idle()) return false;
-  return std::all_of(table.ranks().begin(), table.ranks().end(), [this](const RankReport& rank) {
-    // A rank that never ran, or whose host is lost, has no output to come.
-    return is_ended_[rank.rank] || rank.pid == 0 || rank.code == ErrorCode::host_unreachable;
+  return is_idle() && std::all_of(table.ranks().begin(), table.ranks().end(),
+                                  [this](const RankReport& rank) { return is_rank_over(rank); });
+}
+
+bool OutputReceiver::is_over_on(const HostAddr& host, const RankTable& table) const {
+  return std::all_of(table.ranks().begin(), table.ranks().end(), [&](const RankReport& rank) {
+    return rank.host != host || is_rank_over(rank);
   });
+}
+
+void OutputReceiver::lose(const HostAddr& host, const RankTable& table) {
+  for (const auto& rank : table.ranks()) {
+    if (rank.host == host) is_ended_[rank.rank] = true;
+  }
 }
 
 OutputReceiver::Time OutputReceiver::give_up_at(Time now) {

@@ -58,12 +58,18 @@ class OutputReceiver {
   bool is_idle() const noexcept { return unhandled_ == 0; }
   /// Whether all output of the mesh has come and was handled.
   bool is_over(const RankTable& table) const;
+  /// Whether all output of that host's ranks has come.
+  bool is_over_on(const HostAddr& host, const RankTable& table) const;
+  /// The host is lost: nothing more is expected from it, also not for ranks that had ended before.
+  void lose(const HostAddr& host, const RankTable& table);
   /// The launcher has another address than the one to which the agents send.
   void on_moved() { limit_ = kMovedLimit; }
   /// When the silence of an ended mesh has lasted too long. The first call starts it.
   Time give_up_at(Time now);
 
  private:
+  bool is_rank_over(const RankReport& rank) const;
+
   std::vector<bool> is_ended_;
   /// By rank: bytes of stdout and of stderr that have come without a gap.
   std::vector<std::array<std::uint64_t, 2>> received_;

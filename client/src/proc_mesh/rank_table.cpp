@@ -111,7 +111,7 @@ bool RankTable::apply(const HostAddr& from, const wire::ExitReport& exit_report)
   const auto rank = exit_report.rank();
   if (rank >= ranks_.size() || ranks_[rank].host != from) return false;
   auto& extra = extra_[rank];
-  if (!ranks_[rank].is_terminal() || extra.has_exit_report || extra.is_lost) return false;
+  if (!ranks_[rank].is_terminal() || extra.has_exit_report) return false;
   copy_exit_report(exit_report, ranks_[rank]);
   extra.has_exit_report = true;
   ++exit_reports_;
@@ -135,9 +135,17 @@ bool RankTable::apply(const HostAddr& from, const wire::RankTrouble& trouble) {
 std::vector<RankReport> RankTable::lose(std::uint64_t host_index, const std::string& reason,
                                         Time now, std::chrono::system_clock::time_point ended) {
   std::vector<RankReport> changed;
-  if (host_index >= alive_on_.size() || alive_on_[host_index] == 0) return changed;
+  if (host_index >= unreported_on_.size() || unreported_on_[host_index] == 0) return changed;
   for (auto& report : ranks_) {
-    if (report.host_index != host_index || report.is_terminal()) continue;
+    if (report.host_index != host_index) continue;
+    auto& extra = extra_[report.rank];
+    if (!extra.has_exit_report) {
+      // No agent is left that could write one.
+      extra.has_exit_report = true;
+      ++exit_reports_;
+      --unreported_on_[host_index];
+    }
+    if (report.is_terminal()) continue;
     report.state = ProcState::failed;
     report.trouble = Trouble::none;
     report.trouble_reason.clear();
@@ -147,12 +155,6 @@ std::vector<RankReport> RankTable::lose(std::uint64_t host_index, const std::str
     report.consequence = true;
     report.reason = reason;
     report.ended = ended;
-    auto& extra = extra_[report.rank];
-    extra.is_lost = true;
-    // No agent is left that could write a better one.
-    extra.has_exit_report = true;
-    ++exit_reports_;
-    --unreported_on_[host_index];
     note_progress(report.rank, now);
     on_end(report.rank, now);
     changed.push_back(report);
@@ -193,7 +195,7 @@ void RankTable::begin_incarnation(std::uint64_t rank) {
     --unreported_on_[report.host_index];
   }
   extra.ended.reset();
-  extra.has_exit_report = extra.is_lost = false;
+  extra.has_exit_report = false;
   std::erase(untold_, rank);
 }
 
@@ -221,7 +223,7 @@ void RankTable::fail_incarnation(std::uint64_t rank, const Error& error, Time no
   report.reason = "cannot be started anew: " + error.to_string();
   report.ended = ended;
   auto& extra = extra_[rank];
-  extra.is_lost = extra.has_exit_report = true;
+  extra.has_exit_report = true;
   ++exit_reports_;
   --unreported_on_[report.host_index];
   on_end(rank, now);

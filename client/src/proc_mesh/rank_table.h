@@ -72,8 +72,8 @@ class RankTable {
   void apply(const HostAddr& from, const wire::LaunchTimes& times);
   /// True when it was news.
   bool apply(const HostAddr& from, const wire::RankTrouble& trouble);
-  /// The host is lost, by proof: its ranks that are not terminal are failed. The ranks that
-  /// changed.
+  /// The host is lost, by proof: its ranks that are not terminal are failed, and no exit report of
+  /// the others is waited for. The ranks that changed.
   std::vector<RankReport> lose(std::uint64_t host_index, const std::string& reason, Time now,
                                std::chrono::system_clock::time_point ended);
 
@@ -137,7 +137,6 @@ class RankTable {
     bool has_exit_report = false;
     bool is_started = false;
     bool is_created = false;
-    bool is_lost = false;
   };
   static constexpr std::size_t kMostPrevious = 1000;
   void on_end(std::uint64_t rank, Time now);

@@ -6,7 +6,8 @@ namespace [[gnu::visibility("default")]] meshbus {
 
 /// A setting that a mesh proc goes by while it runs, as it is at this moment. A plain value.
 struct ProcSetting {
-  std::string key;    ///< As `meshbus config` names it: terminate.grace, session.away, log.level.
+  std::string key;  ///< As `meshbus config` names it: terminate.grace, session.away, message.limit,
+                    ///< log.level.
   std::string value;  ///< "10s"
   /// The source of the value, the strongest first: "environment" (of the proc), "runtime"
   /// (Context::change_settings()), "host" (its agent), "launcher" (settings of the launcher that

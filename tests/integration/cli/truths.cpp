@@ -77,6 +77,11 @@ TEST_CASE(
   check_mistake({"run", "--name", "", "--", "true"}, "--name is empty");
   check_mistake({"run", "--per-host", "gpu=4000000000", "--", "true"}, "16384");
   check_mistake({"run", "--per-host", "gpu=20000", "--", "true"}, "16384");
+  check_mistake({"run", "--per-host", "gpu=0", "--", "true"}, "gpu=0 is no rank at all");
+  check_mistake({"run", "-x", "A-B=3", "--", "true"}, "not 'A-B=3'");
+  check_mistake({"run", "-x", "1A=3", "--", "true"}, "not '1A=3'");
+  check_mistake({"run", "--hosts", "local:1", "--", "true"}, "no other program can reach it");
+  check_mistake({"ps", "--hosts", "local:1"}, "no other program can reach it");
   check_mistake({"run", "-n", "100000", "--", "true"}, "at least 7 hosts");
   check_mistake({"run", "--trace", "/no/such/directory/trace", "--", "true"},
                 "/no/such/directory/trace cannot be written");

@@ -20,6 +20,29 @@ std::string setting_of(const Result<std::vector<ProcSetting>>& settings, std::st
 
 }  // namespace
 
+TEST_CASE("client: spec 9.2: message.limit bounds the bodies of a launcher") {
+  auto context = must(Context::create(quick({{"message.limit", "1KiB"}})));
+  auto hosts = must(HostMesh::process(context, extent("host=1"), of_this_build()));
+  Heard heard;
+  ProcSpec spec{.kind = ProcKind::mesh, .command = {bin("meshbus_test_proc"), "serve"}};
+  auto mesh = must(hosts.spawn("m", extent("gpu=1"), spec, heard.handlers()));
+  const auto proc = must(mesh.proc(0));
+  CHECK(must(proc.call(context, 1, std::string(1024, 'x'), in_time)).size() == 1024);
+  const std::string body(1025, 'x');
+  const auto check = [](const Error& error, const std::string& words) {
+    CHECK(error.code() == ErrorCode::too_large);
+    CHECK(error.detail().find(words) != std::string::npos);
+  };
+  check(proc.call(context, 1, body, in_time).error(), "a call of 1025 bytes; the limit is 1024");
+  // By the reactor, and by the way that the first send has found.
+  REQUIRE(context.send(must(mesh.ref().proc_at(0)), 1, "small").has_value());
+  check(context.send(must(mesh.ref().proc_at(0)), 1, body).error(),
+        "a message of 1025 bytes; the limit is 1024");
+  check(context.cast(mesh.ref(), 1, body).error(), "a cast of 1025 bytes");
+  must(mesh.stop({.grace = 1s}));
+  must(hosts.shutdown(in_time));
+}
+
 TEST_CASE(
     "client: spec 6.5, 11.2: what live procs go by is read and changed by message, while their "
     "programs compute, and counts at once") {
@@ -44,6 +67,15 @@ TEST_CASE(
   const auto now = must(context.settings(mesh.ref(), in_time));
   CHECK(setting_of(now[0], "terminate.grace") == "1h launcher");
   CHECK(setting_of(now[3], "log.level") == "debug runtime");
+  // Answers are bodies, too.
+  const auto proc = must(mesh.proc(0));
+  CHECK(must(proc.call(context, 1, std::string(2000, 'x'), in_time)).size() == 2000);
+  REQUIRE(must(context.change_settings(mesh.ref(), {{"message.limit", "1KiB"}}, in_time))[0]);
+  const auto large = proc.call(context, 1, std::string(2000, 'x'), in_time);
+  REQUIRE_FALSE(large.has_value());
+  CHECK(large.error().code() == ErrorCode::too_large);
+  CHECK(large.error().detail().find("an answer of 2000 bytes; the limit is 1024") !=
+        std::string::npos);
   // With the new setting the grace of an hour is now 100 ms.
   REQUIRE(::kill(static_cast<pid_t>(mesh.known().ranks[2].pid), SIGTERM) == 0);
   const auto failure = must(mesh.wait_for_failure(in_time)).first_failure.value();
@@ -52,10 +84,10 @@ TEST_CASE(
 
   const auto refused =
       must(context.change_settings(mesh.ref(), {{"log.level", "info"}, {"lease", "1s"}}, in_time));
-  CHECK(setting_of(refused[3], "")
-            .find("configuration_error: a proc goes by terminate.grace, session.away, log.level "
-                  "while it runs, and "
-                  "not by 'lease'") != std::string::npos);
+  CHECK(
+      setting_of(refused[3], "")
+          .find("configuration_error: a proc goes by terminate.grace, session.away, message.limit, "
+                "log.level while it runs, and not by 'lease'") != std::string::npos);
   CHECK(refused[2].error().code() == ErrorCode::no_such_proc);
   CHECK(setting_of(must(context.settings(mesh.ref(), in_time))[3], "log.level") == "debug runtime");
   must(mesh.stop({.grace = 100ms}));
@@ -108,6 +140,7 @@ TEST_CASE("cli: spec 11.2: config RANKS shows what live procs go by, and --chang
   CHECK(done.out ==
         "[echo/1 host=0,gpu=1] terminate.grace  3s     runtime\n"
         "[echo/1 host=0,gpu=1] session.away     10s    default\n"
+        "[echo/1 host=0,gpu=1] message.limit    1MiB   default\n"
         "[echo/1 host=0,gpu=1] log.level        error  environment\n");
   const auto told = parse_json(config({"echo", "--json"}).out);
   CHECK(told["mesh"] == mesh.ref().mesh().to_string());

@@ -88,6 +88,27 @@ TEST_CASE(
   must(hosts.shutdown(in_time));
 }
 
+TEST_CASE("client: spec 3.7: a wait for statuses ends when no host has answered for state.idle") {
+  auto context = must(Context::create(quick({{"state.idle", "500ms"}})));
+  auto hosts = must(HostMesh::process(context, extent("host=1"), of_this_build()));
+  const auto gone = must(HostAddr::parse("unix:" + (environment_root() / "nobody").string()));
+  const auto none = must(ProcMeshRef::make(must(Name::make("none")), {gone}, extent("x=2")));
+  const auto late =
+      hosts.wait_status(none, Status::Kind::running, {.deadline = forever, .idle = {}});
+  REQUIRE_FALSE(late.has_value());
+  INFO(late.error().to_string());
+  CHECK(late.error().code() == ErrorCode::timeout);
+  CHECK(late.error().detail().find("2 of 2 ranks have not reached Running: Unknown=0..2; no host "
+                                   "has given an answer for 500 ms (state.idle); host " +
+                                   gone.to_string()) != std::string::npos);
+  // A host that answers is no silence, whatever it says.
+  const auto soon = must(ProcMeshRef::make(must(Name::make("soon")), hosts.hosts(), extent("x=2")));
+  const auto patient = hosts.wait_status(soon, Status::Kind::running, {.deadline = 2s, .idle = {}});
+  REQUIRE_FALSE(patient.has_value());
+  CHECK(patient.error().detail().find("not within 2s") != std::string::npos);
+  must(hosts.shutdown(in_time));
+}
+
 TEST_CASE("client: spec 5.3: a drain ends what it is for on all hosts, holds, and can be ended") {
   auto context = must(Context::create());
   auto hosts = must(HostMesh::process(context, extent("host=2"), of_this_build()));

@@ -26,6 +26,7 @@ struct Owner {
   std::vector<wire::OutputTakenT> taken;
   std::shared_ptr<MeshMonitor> monitor;
   std::atomic<int> handled = 0;
+  int ends = 0;
 
   Owner() {
     MeshMonitor::Options options;
@@ -34,6 +35,7 @@ struct Owner {
       written +=
           std::to_string(rank) + (stream == Stream::out ? "o:" : "e:") + std::string(bytes) + "|";
     };
+    options.handlers.on_end = [this](const MeshOutcome&) { ++ends; };
     monitor = std::make_shared<MeshMonitor>(
         reactor, handlers,
         *ProcMeshRef::make(*Name::make("m", 1), {host_a, host_b}, *Extent::make({{"host", 2}})),
@@ -51,6 +53,22 @@ struct Owner {
     REQUIRE(message.has_value());
     monitor->on_output(from, *message->body_as<wire::Output>(),
                        [this](wire::OutputTakenT one) { taken.push_back(std::move(one)); });
+    settle();
+  }
+
+  void tell_state(const HostAddr& from, std::uint64_t rank, wire::ProcState state) {
+    wire::StateChangedT news;
+    news.mesh = "m";
+    news.host = from.to_string();
+    news.ranks.emplace_back(rank, 1, 1, 1'000'000, 0, 100, 0, state, 0, false, wire::StopStep::none,
+                            0);
+    const auto message = ControlMessage::decode(encode_control({}, std::move(news)));
+    REQUIRE(message.has_value());
+    monitor->on_update(from, message->body_as<wire::StateChanged>()->ranks(), nullptr);
+  }
+
+  void settle() {
+    reactor.turn(0ms);
     const int before = handled;
     handlers.post([this] { ++handled; });
     while (handled == before) std::this_thread::yield();
@@ -67,6 +85,13 @@ wire::OutputT chunk(std::uint64_t rank, std::uint64_t offset, const std::string&
   one->data.assign(bytes.begin(), bytes.end());
   wire::OutputT output;
   output.chunks.push_back(std::move(one));
+  return output;
+}
+
+wire::OutputT end_of(std::uint64_t rank, std::uint64_t out = 0) {
+  wire::OutputT output;
+  output.ended = {rank};
+  output.ends = {wire::OutputEnd(rank, out, 0)};
   return output;
 }
 
@@ -103,18 +128,12 @@ TEST_CASE(
 
 TEST_CASE("mesh_monitor: the end of a rank is believed when all of it has come") {
   Owner owner;
-  const auto end = [] {
-    wire::OutputT output;
-    output.ended = {0};
-    output.ends = {wire::OutputEnd(0, 4, 0)};
-    return output;
-  };
-  owner.give(host_a, end());
+  owner.give(host_a, end_of(0, 4));
   REQUIRE(owner.taken.size() == 1);
   CHECK(owner.taken[0].ended.empty());
   CHECK(owner.taken[0].resend);
   owner.give(host_a, chunk(0, 0, "one\n"));
-  owner.give(host_a, end());
+  owner.give(host_a, end_of(0, 4));
   CHECK(owner.taken.back().ended == std::vector<std::uint64_t>{0});
 }
 
@@ -133,20 +152,29 @@ TEST_CASE("mesh_monitor: after a silence the agents are asked again, not too oft
   Owner owner;
   owner.now += 1100ms;
   CHECK_FALSE(owner.monitor->should_ask_for_output());  // nothing runs yet
-  wire::StateChangedT news;
-  news.mesh = "m";
-  news.host = host_a.to_string();
-  news.ranks.emplace_back(0, 1, 1, 1'000'000, 0, 100, 0, wire::ProcState::ready, 0, false,
-                          wire::StopStep::none, 0);
-  const auto message = ControlMessage::decode(encode_control({}, std::move(news)));
-  REQUIRE(message.has_value());
-  const auto* const changed = message->body_as<wire::StateChanged>();
-  owner.monitor->on_update(host_a, changed->ranks(), nullptr);
+  owner.tell_state(host_a, 0, wire::ProcState::ready);
   owner.give(host_a, chunk(0, 0, "one\n"));
   CHECK_FALSE(owner.monitor->should_ask_for_output());
   owner.now += 1100ms;
   CHECK(owner.monitor->should_ask_for_output());
   CHECK_FALSE(owner.monitor->should_ask_for_output());
+}
+
+TEST_CASE("mesh_monitor: output of ended ranks is due until it has come or their host is lost") {
+  Owner owner;
+  owner.monitor->arm();
+  owner.tell_state(host_a, 0, wire::ProcState::stopped);
+  owner.tell_state(host_b, 1, wire::ProcState::stopped);
+  // The exit reports do not come: they are too late now.
+  owner.now += 3s;
+  owner.give(host_b, end_of(1));
+  CHECK_FALSE(owner.monitor->is_output_due(host_b));
+  CHECK(owner.monitor->is_output_due(host_a));
+  CHECK(owner.ends == 0);
+  owner.monitor->lose(host_a, "it was killed");
+  owner.settle();
+  CHECK_FALSE(owner.monitor->is_output_due(host_a));
+  CHECK(owner.ends == 1);
 }
 
 TEST_CASE(

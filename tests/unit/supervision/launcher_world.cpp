@@ -50,6 +50,7 @@ LauncherWorld::LauncherWorld(std::uint64_t seed) : random_(seed), has_faults_(se
                          *Extent::make({{"host", addresses.size()}, {"gpu", each}})),
       std::move(options));
   for (std::size_t host = 0; host < hosts_.size(); ++host) {
+    monitor_->progress().note_accepted(host);
     for (std::uint64_t i = 0; i < each; ++i) {
       const auto rank = host * each + i;
       hosts_[host].ranks[rank].state = {
@@ -283,7 +284,10 @@ void LauncherWorld::come_back(std::size_t gateway) {
   ask_for_output();
 }
 
+/// As FollowedMesh::resync().
 void LauncherWorld::resync(std::size_t host) {
+  const auto& address = hosts_[host].address;
+  if (!monitor_->progress().has_unreported_on(address) && !monitor_->is_output_due(address)) return;
   synced_.erase(host);
   tell(host, [this, host] { on_state_asked(host, true); });
 }
@@ -295,11 +299,14 @@ void LauncherWorld::ask_for_output() {
     tell(host, [this, host, again] { on_taken(host, again); });
 }
 
-/// As client/src/gateway/upkeep.cpp: an agent that answers and is not in step is asked again.
+/// As client/src/gateway/upkeep.cpp: an agent that is needed, answers and is not in step is asked
+/// again.
 void LauncherWorld::upkeep() {
   if (is_up_) {
     if (monitor_->should_ask_for_output()) ask_for_output();
     for (std::size_t host = 0; host < hosts_.size(); ++host) {
+      const auto& address = hosts_[host].address;
+      if (!monitor_->progress().is_alive_on(address) && !monitor_->is_output_due(address)) continue;
       if (const auto at = synced_.find(host);
           at != synced_.end() && at->second == hosts_[host].incarnation)
         continue;

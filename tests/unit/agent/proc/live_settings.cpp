@@ -51,19 +51,23 @@ TEST_CASE("proc: live settings: environment over run time over launcher over def
   auto settings = make_settings({{"terminate.grace", "3s"}, {"log.level", "info"}, {"lease", "5s"}},
                                 {{"MESHBUS_LOG_LEVEL", "error"}});
   CHECK(text_of(settings) ==
-        "terminate.grace=3s (launcher) session.away=10s (default) log.level=error (environment) ");
+        "terminate.grace=3s (launcher) session.away=10s (default) message.limit=1MiB (default) "
+        "log.level=error (environment) ");
   CHECK(settings.level() == log::Level::error);
   REQUIRE(settings.change({{"terminate.grace", "250ms"}, {"session.away", "1m"}}).has_value());
   CHECK(settings.grace() == 250ms);
   CHECK(settings.away() == 1min);
   CHECK(text_of(settings) ==
-        "terminate.grace=250ms (runtime) session.away=1m (runtime) log.level=error (environment) ");
+        "terminate.grace=250ms (runtime) session.away=1m (runtime) message.limit=1MiB (default) "
+        "log.level=error (environment) ");
   // Its host decides what the agent itself goes by.
   CHECK(text_of(make_settings({{"session.away", "20s"}}, {}, 4s)) ==
-        "terminate.grace=10s (default) session.away=4s (host) log.level=warn (default) ");
+        "terminate.grace=10s (default) session.away=4s (host) message.limit=1MiB (default) "
+        "log.level=warn (default) ");
   CHECK(text_of(make_settings({{"session.away", "20s"}, {"terminate.grace", "nonsense"}},
                               {{"MESHBUS_TERMINATE_GRACE", "later"}}, 20s)) ==
-        "terminate.grace=10s (default) session.away=20s (launcher) log.level=warn (default) ");
+        "terminate.grace=10s (default) session.away=20s (launcher) message.limit=1MiB (default) "
+        "log.level=warn (default) ");
 }
 
 TEST_CASE(
@@ -72,10 +76,12 @@ TEST_CASE(
   LiveSettings settings(
       born_with({{"log.level", "info"}}), [](const char*) -> const char* { return nullptr; },
       false);
-  CHECK(text_of(settings) == "terminate.grace=10s (default) session.away=10s (default) ");
+  CHECK(text_of(settings) ==
+        "terminate.grace=10s (default) session.away=10s (default) message.limit=1MiB (default) ");
   CHECK(!settings.level());
   CHECK(settings.change({{"log.level", "debug"}}).error().detail() ==
-        "a proc goes by terminate.grace, session.away while it runs, and not by 'log.level'");
+        "a proc goes by terminate.grace, session.away, message.limit while it runs, and not by "
+        "'log.level'");
 }
 
 TEST_CASE("proc: live settings: a change that cannot be made says why, and nothing of it is done") {
@@ -88,9 +94,9 @@ TEST_CASE("proc: live settings: a change that cannot be made says why, and nothi
     CHECK(text_of(settings) == before);
     return changed.error().detail();
   };
-  CHECK(
-      why({{"terminate.grace", "1s"}, {"lease", "5s"}}) ==
-      "a proc goes by terminate.grace, session.away, log.level while it runs, and not by 'lease'");
+  CHECK(why({{"terminate.grace", "1s"}, {"lease", "5s"}}) ==
+        "a proc goes by terminate.grace, session.away, message.limit, log.level while it runs, and "
+        "not by 'lease'");
   CHECK(why({{"terminate.grace", "1s"}, {"leese", "5s"}})
             .ends_with("not by 'leese', which is no setting at all"));
   CHECK(why({{"terminate.grace", "1s"}, {"session.away", "soon"}}) ==
