@@ -132,6 +132,7 @@ MeshProcs::Options HostAgent::Parts::procs_options(Options& options, const Event
           .spool = std::move(options.spool),
           .events = std::move(options.events),
           .limits = std::move(options.limits),
+          .progress = std::move(options.progress),
           .why_keeper_lost = events.why_keeper_lost};
 }
 
