@@ -14,6 +14,7 @@
 #include "agent/host/services/log_service.h"
 #include "agent/host/services/ownership_service.h"
 #include "agent/host/services/request_checks.h"
+#include "agent/host/services/stacks_service.h"
 #include "agent/host/services/state_service.h"
 #include "agent/host/services/update_fanout.h"
 #include "agent/host/updates/publisher.h"
@@ -40,6 +41,7 @@ Session::Options session_options(const HostAgent::Options& options, std::uint64_
 
 /// The parts of an agent, in the order in which they are made: each uses those above it. The
 /// handlers of the bus find the services when the first message comes.
+/// Large because: it lists what an agent consists of.
 struct HostAgent::Parts {
   Parts(HostAgent& agent, zmq::context_t& context, Options options);
   ~Parts();
@@ -65,6 +67,7 @@ struct HostAgent::Parts {
   std::unique_ptr<HostService> host;
   std::unique_ptr<StateService> state;
   std::unique_ptr<LogService> log;
+  std::unique_ptr<StacksService> stacks;
 };
 
 HostAgent::Parts::Parts(HostAgent& agent, zmq::context_t& context, Options options)
@@ -115,6 +118,7 @@ HostAgent::Parts::Parts(HostAgent& agent, zmq::context_t& context, Options optio
                                                              .waits = waits,
                                                              .facts = *facts});
   log = std::make_unique<LogService>(bus, *procs, checks, *ownership, publisher, *logs);
+  stacks = std::make_unique<StacksService>(agent.reactor_, bus, *procs, checks);
 }
 
 // The readers hold meshes, and what procs have open may be answered while they are closed.
@@ -143,6 +147,7 @@ Dispatcher HostAgent::Parts::make_handlers() {
   HostService::add_rows(handlers, host);
   StateService::add_rows(handlers, state);
   LogService::add_rows(handlers, log);
+  StacksService::add_rows(handlers, stacks);
   return handlers;
 }
 
