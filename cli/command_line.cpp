@@ -24,6 +24,7 @@
 #include "cli/keys/keygen_command.h"
 #include "cli/mesh/controller_command.h"
 #include "cli/mesh/mesh_command.h"
+#include "cli/mesh/progress_command.h"
 #include "cli/mesh/signal_command.h"
 #include "cli/mesh/stop_command.h"
 #include "cli/mesh/talk_command.h"
@@ -39,6 +40,7 @@
 #include "cli/top/top_command.h"
 #include "cli/watch/logs_command.h"
 #include "cli/watch/ps_command.h"
+#include "cli/watch/stacks_command.h"
 #include "cli/watch/status_command.h"
 #include "cli/watch/watch_command.h"
 #include "cli/watch/why_command.h"
@@ -74,6 +76,7 @@ void add_all(CLI::App& app, Commands& commands) {
   add_ping(app, commands);
   add_stop(app, commands);
   add_signal(app, commands);
+  add_progress(app, commands);
   add_shutdown(app, commands);
   add_drain(app, commands);
   add_status(app, commands);
@@ -83,6 +86,7 @@ void add_all(CLI::App& app, Commands& commands) {
   add_logs(app, commands);
   add_why(app, commands);
   add_audit(app, commands);
+  add_stacks(app, commands);
   add_call(app, commands);
   add_cast(app, commands);
   add_config(app, commands);

@@ -66,6 +66,9 @@ install(TARGETS meshbus meshbus-broker meshbus-agent meshbus-keeper meshbus-cont
 if(TARGET meshbus-mpi-pmix)
   install(TARGETS meshbus-mpi-pmix COMPONENT mpi)
 endif()
+if(TARGET meshbus-stacks)
+  install(TARGETS meshbus-stacks COMPONENT programs)
+endif()
 foreach(folder mesh common client client/local agent/proc)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/${folder}/include/meshbus
     DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development FILES_MATCHING PATTERN "*.h")

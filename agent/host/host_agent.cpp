@@ -14,6 +14,7 @@
 #include "agent/host/services/log_service.h"
 #include "agent/host/services/ownership_service.h"
 #include "agent/host/services/request_checks.h"
+#include "agent/host/services/stacks_service.h"
 #include "agent/host/services/state_service.h"
 #include "agent/host/services/update_fanout.h"
 #include "agent/host/updates/publisher.h"
@@ -40,6 +41,7 @@ Session::Options session_options(const HostAgent::Options& options, std::uint64_
 
 /// The parts of an agent, in the order in which they are made: each uses those above it. The
 /// handlers of the bus find the services when the first message comes.
+/// Large because: it lists what an agent consists of.
 struct HostAgent::Parts {
   Parts(HostAgent& agent, zmq::context_t& context, Options options);
   ~Parts();
@@ -65,6 +67,7 @@ struct HostAgent::Parts {
   std::unique_ptr<HostService> host;
   std::unique_ptr<StateService> state;
   std::unique_ptr<LogService> log;
+  std::unique_ptr<StacksService> stacks;
 };
 
 HostAgent::Parts::Parts(HostAgent& agent, zmq::context_t& context, Options options)
@@ -115,6 +118,7 @@ HostAgent::Parts::Parts(HostAgent& agent, zmq::context_t& context, Options optio
                                                              .waits = waits,
                                                              .facts = *facts});
   log = std::make_unique<LogService>(bus, *procs, checks, *ownership, publisher, *logs);
+  stacks = std::make_unique<StacksService>(agent.reactor_, bus, *procs, checks);
 }
 
 // The readers hold meshes, and what procs have open may be answered while they are closed.
@@ -132,6 +136,7 @@ MeshProcs::Options HostAgent::Parts::procs_options(Options& options, const Event
           .spool = std::move(options.spool),
           .events = std::move(options.events),
           .limits = std::move(options.limits),
+          .progress = std::move(options.progress),
           .why_keeper_lost = events.why_keeper_lost};
 }
 
@@ -142,6 +147,7 @@ Dispatcher HostAgent::Parts::make_handlers() {
   HostService::add_rows(handlers, host);
   StateService::add_rows(handlers, state);
   LogService::add_rows(handlers, log);
+  StacksService::add_rows(handlers, stacks);
   return handlers;
 }
 

@@ -39,6 +39,7 @@ class HostAgent {
     OutputSpool spool = {};       ///< Likewise.
     EventLog events = {};         ///< May be none.
     os::LimitPlaces limits = {};  ///< Where the keeper makes cgroups for procs with limits.
+    std::string progress = {};    ///< The directory of progress beats; may be empty.
   };
   struct Events {
     /// Registered with the broker; again after each loss.

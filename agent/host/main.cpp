@@ -33,6 +33,7 @@ struct Arguments {
   int ledger_fd = -1;
   int spool_fd = -1;
   std::string events;
+  std::string progress;
   std::string cgroup;
   std::string host;
   std::string broker;
@@ -221,7 +222,8 @@ int run(const Arguments& arguments) {
                    .ledger = std::move(ledger),
                    .spool = std::move(spool),
                    .events = std::move(events),
-                   .limits = std::move(limits)});
+                   .limits = std::move(limits),
+                   .progress = arguments.progress});
   return program.run();
 }
 
@@ -259,6 +261,8 @@ int main(int argc, char** argv) {
   app.add_option("--spool-fd", arguments.spool_fd, "memory with output that an earlier agent left");
   app.add_option("--events", arguments.events,
                  "event log: PATH.jsonl is appended to, PATH.OFFSET.jsonl was set aside");
+  app.add_option("--progress", arguments.progress,
+                 "directory in which ranks say that they make progress");
   app.add_option("--host", arguments.host, "address that the broker advertises")->required();
   app.add_option("--broker", arguments.broker,
                  "address at which the broker listens for procs of this host")

@@ -124,6 +124,7 @@ Result<void> RoleStarter::start_agent(Role& agent) {
   start.add({"--broker", site_.socket()});
   start.add({"--containment", site_.containment()});
   start.add({"--events", site_.events_path()});
+  start.add({"--progress", site_.directory().path + "/progress"});
   add_limits(start);
   add_settings(start);
   start.add({"--ledger-fd", std::to_string(ledger_.get())});

@@ -48,6 +48,13 @@ AuditedRequest audited(const wire::SignalProcs& signal) {
           "signal " + std::to_string(signal.signal()),
           {}};
 }
+AuditedRequest audited(const wire::GetStacks& get) {
+  return {"stacks",
+          short_of(get.mesh()),
+          ranks_of(get.ranks()),
+          get.kernel_only() ? "kernel only" : "",
+          {}};
+}
 AuditedRequest audited(const wire::DrainHost& drain) {
   return {drain.hold() ? "drain and hold" : "drain",
           short_of(drain.mesh()),
@@ -91,9 +98,9 @@ std::optional<AuditedRequest> first_of(const ControlMessage& message) {
 }  // namespace
 
 std::optional<AuditedRequest> audited_request(const ControlMessage& message) {
-  return first_of<wire::SpawnProcs, wire::StopProcs, wire::SignalProcs, wire::DrainHost,
-                  wire::ResumeHost, wire::ShutdownHost, wire::HandOver, wire::OfferMesh,
-                  wire::StopAndExit, wire::Exit>(message);
+  return first_of<wire::SpawnProcs, wire::StopProcs, wire::SignalProcs, wire::GetStacks,
+                  wire::DrainHost, wire::ResumeHost, wire::ShutdownHost, wire::HandOver,
+                  wire::OfferMesh, wire::StopAndExit, wire::Exit>(message);
 }
 
 }  // namespace meshbus

@@ -9,9 +9,10 @@
 
 namespace meshbus {
 
-/// A request that changes something, as the audit trail names it. A plain value.
+/// A request that changes something, or looks into the memory of ranks, as the audit trail names
+/// it. A plain value.
 struct AuditedRequest {
-  /// "spawn", "stop", "signal", "drain", "resume", "shutdown", "hand over", ...
+  /// "spawn", "stop", "signal", "stacks", "drain", "resume", "shutdown", "hand over", ...
   std::string verb;
   /// With its uuid; empty: none.
   std::string mesh = {};

@@ -13,7 +13,7 @@ namespace {
 sigset_t job_signals() {
   sigset_t taken;
   sigemptyset(&taken);
-  for (const int one : {SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCONT, SIGUSR1, SIGUSR2})
+  for (const int one : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT, SIGUSR1, SIGUSR2})
     sigaddset(&taken, one);
   return taken;
 }

@@ -99,9 +99,13 @@ Handlers make_handlers(RunEvents& events, JobParts& parts) {
     if (rank.step != StopStep::none && !rank.is_restarting) events.stopped(rank.rank);
     if (rank.is_terminal()) events.wake();
   };
+  handlers.on_trouble = [&events](const RankReport& rank) {
+    if (rank.trouble == Trouble::frozen) events.frozen(rank);
+  };
   handlers.on_restart = [](const RestartReport& restart) { say(words_of(restart)); };
   handlers.on_output = [&events, &writer = parts.writer](std::uint64_t rank, Stream stream,
                                                          std::string_view bytes) {
+    events.wrote();
     if (!writer->write(rank, stream, bytes)) events.unwritable(writer->error());
   };
   return handlers;

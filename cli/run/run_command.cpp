@@ -34,15 +34,16 @@ const Help kHelp = {
                  "run --mpi --hosts ssh:node[1-4] -n 16 -- ./simulation"},
     .details =
         "The command comes last, after --. Each rank gets RANK, LOCAL_RANK, WORLD_SIZE, NODE_RANK, "
-        "MASTER_ADDR, MASTER_PORT, MESHBUS_RANK_<AXIS>, MESHBUS_SIZE_<AXIS>, MESHBUS_RESTARTS and "
-        "MESHBUS_JOB_ATTEMPT. "
+        "MASTER_ADDR, MASTER_PORT, MESHBUS_RANK_<AXIS>, MESHBUS_SIZE_<AXIS>, MESHBUS_RESTARTS, "
+        "MESHBUS_JOB_ATTEMPT and MESHBUS_PROGRESS. "
         "When a rank fails, the others are stopped and the first failure is named. With --restart "
         "that is the first failure that is not answered by a restart; the others are reported as "
         "they happen.",
     .exit_codes =
         "0; the exit code of the first rank that fails, or 128 + its signal; "
         "123 a host was lost, and ranks of the job with it; "
-        "124 --timeout ran out; 126 the command cannot be executed; 127 it was not found; "
+        "124 --timeout ran out, or --stall-stop; 126 the command cannot be executed; 127 it was "
+        "not found; "
         "130 Ctrl-C; 141 nobody reads the output; 143 SIGTERM, or another command stopped "
         "the ranks"};
 
@@ -124,6 +125,12 @@ void add_run(CLI::App& app, Commands& commands) {
   verb.add_option("--name", arguments->name, "Name of the mesh; default: that of the program");
   add_duration(verb, "--timeout", arguments->timeout,
                "Stop the ranks when they have run for this long, and exit with 124");
+  add_duration(verb, "--stall-after", arguments->stall_after,
+               "Say where the ranks are (see meshbus stacks) when none has written anything, used "
+               "CPU time or told of progress (see meshbus progress) for this long");
+  verb.add_flag("--stall-stop", arguments->stall_stop,
+                "With --stall-after: stop them then, and exit with 124")
+      ->needs("--stall-after");
   verb.add_flag(
           "--mpi{auto}", arguments->mpi,
           "The ranks are one MPI job, unmodified: auto (default; by what the program is linked "

@@ -3,6 +3,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <mutex>
 #include <optional>
@@ -50,6 +52,12 @@ class RunEvents {
   void blocked(bool is_blocked) {
     tell([&] { blocked_ = is_blocked; });
   }
+  /// The host of a rank has found it frozen; the first one since take_frozen() stays.
+  void frozen(const RankReport& rank) {
+    tell([&] {
+      if (!frozen_) frozen_ = rank;
+    });
+  }
   /// An MPI helper tells something of a rank.
   void noticed(const mpi::Notice& notice) {
     tell([&] { notices_.push_back(notice); });
@@ -60,6 +68,9 @@ class RunEvents {
       if (!helper_lost_) helper_lost_ = helper;
     });
   }
+  /// A rank has written something. Wakes nobody.
+  void wrote() { last_output_ = std::chrono::steady_clock::now(); }
+  std::chrono::steady_clock::time_point last_output() const { return last_output_; }
   void wake() {
     tell([] {});
   }
@@ -82,6 +93,10 @@ class RunEvents {
   std::optional<std::uint64_t> first_stopped() const {
     const std::lock_guard lock(mutex_);
     return stopped_;
+  }
+  std::optional<RankReport> take_frozen() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(frozen_, std::nullopt);
   }
   /// Those that have come since the last call.
   std::vector<mpi::Notice> take_notices() {
@@ -114,6 +129,7 @@ class RunEvents {
     [[maybe_unused]] const auto n = ::write(fd_.get(), &one, sizeof one);
   }
   UniqueFd fd_;
+  std::atomic<std::chrono::steady_clock::time_point> last_output_{};
   mutable std::mutex mutex_;
   std::optional<RankReport> failure_;
   bool ended_ = false;
@@ -123,6 +139,7 @@ class RunEvents {
   bool blocked_ = false;
   std::vector<mpi::Notice> notices_;
   std::optional<RankReport> helper_lost_;
+  std::optional<RankReport> frozen_;
 };
 
 }  // namespace meshbus::cli

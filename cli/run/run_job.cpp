@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/run/hang_watch.h"
 #include "cli/run/job_hosts.h"
 #include "cli/run/job_signals.h"
 #include "cli/run/job_start.h"
@@ -66,6 +67,7 @@ struct Run {
   JobHosts hosts;
   /// The end of --timeout, which counts for all attempts together.
   std::optional<Clock::time_point> timeout_at;
+  HangWatch hang = {};
 };
 
 /// One attempt of a run, from its start to its end; the first one starts the hosts, and the last
@@ -136,7 +138,8 @@ std::optional<int> Job::run() {
 void Job::loop() {
   while (!is_over_) {
     int wait = -1;
-    for (const auto& when : {run_.timeout_at, stop_.due()}) {
+    const auto hang_at = is_up_ && !stop_.has_begun() ? run_.hang.due() : std::nullopt;
+    for (const auto& when : {run_.timeout_at, stop_.due(), hang_at}) {
       if (!when) continue;
       const auto left = static_cast<int>(std::clamp<std::int64_t>(
           std::chrono::ceil<milliseconds>(*when - Clock::now()).count(), 0, 3'600'000));
@@ -188,6 +191,8 @@ void Job::on_signal(int signal) {
     // Ranks that a third one finds were told to end at once, if their hosts hear anything.
     if (stop_.step() == Stop::at_once) stop_.hurry(Clock::now());
     begin_stop(code, name, /*at_once=*/stop_.has_begun());
+  } else if (signal == SIGQUIT) {
+    if (is_up_) run_.hang.look(run_.hosts, parts_, "Ctrl-\\");
   } else {
     const int forwarded = signal == SIGTSTP ? SIGSTOP : signal;
     if (is_up_) {
@@ -210,8 +215,11 @@ void Job::on_events() {
     // The time of the ranks: how long hosts may take to start has its own limit.
     if (arguments_.timeout && run_.hosts.attempt() == 0)
       run_.timeout_at = Clock::now() + *arguments_.timeout;
+    run_.hang.begin(arguments_.stall_after, Clock::now());
     for (const int signal : std::exchange(early_signals_, {})) on_signal(signal);
   }
+  if (const auto frozen = events_.take_frozen(); frozen && !stop_.has_begun())
+    run_.hang.on_frozen(run_.hosts, parts_, *frozen, Clock::now());
   if (parts_.mpi) on_mpi();
   if (const auto failure = events_.failure();
       failure && !arguments_.keep_going && !stop_.has_begun())
@@ -278,9 +286,18 @@ void Job::on_time() {
   const auto now = Clock::now();
   if (run_.timeout_at && now >= *run_.timeout_at) {
     run_.timeout_at.reset();
+    // While they still are where they hang.
+    if (!stop_.has_begun()) run_.hang.look(run_.hosts, parts_, "the --timeout is over");
     begin_stop(kTimedOut,
                "the --timeout of " + std::to_string(arguments_.timeout->count()) + " ms is over",
                /*at_once=*/false);
+  }
+  if (is_up_ && !stop_.has_begun()) {
+    const auto stall = run_.hang.pass(run_.hosts, parts_, events_, now);
+    if (stall && arguments_.stall_stop)
+      begin_stop(kTimedOut, *stall, /*at_once=*/false);
+    else if (stall)
+      say(*stall);
   }
   if (stop_.pass(now)) {
     if (parts_.mesh->known().is_ended()) {
@@ -402,7 +419,8 @@ std::optional<int> Job::finish() {
     }
   }
   if (!arguments_.json.empty() && !(is_stuck_ && arguments_.json == "-") &&
-      !write_report(json_report(parts_.mesh->ref(), outcome, exit_code, run_.hosts.former()))) {
+      !write_report(json_report(parts_.mesh->ref(), outcome, exit_code, run_.hosts.former(),
+                                run_.hang.json()))) {
     say("cannot write the report to " + arguments_.json + ": " + std::strerror(errno));
   }
   if (!arguments_.trace.empty() && !write_trace(outcome)) {
@@ -433,7 +451,7 @@ std::optional<int> Job::finish() {
 }  // namespace
 
 int run_job(const RunArguments& arguments) {
-  Run run{.arguments = arguments, .signals = {}, .hosts = {}, .timeout_at = {}};
+  Run run{.arguments = arguments, .signals = {}, .hosts = {}, .timeout_at = {}, .hang = {}};
   while (true) {
     if (const auto code = Job(run).run()) return *code;
   }

@@ -28,6 +28,9 @@ struct RunArguments {
   RankOptions ranks;
   std::optional<std::string> name;
   std::optional<std::chrono::milliseconds> timeout;
+  /// Look where the ranks are when they have stood still for so long.
+  std::optional<std::chrono::milliseconds> stall_after;
+  bool stall_stop = false;
   bool keep_going = false;
   /// none, auto, pmi1, pmix; empty = not said.
   std::string mpi;

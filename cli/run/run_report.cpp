@@ -118,7 +118,8 @@ std::string json_report(const Error& error, int exit_code) {
 }
 
 std::string json_report(const ProcMeshRef& mesh, const MeshOutcome& outcome, int exit_code,
-                        const std::vector<FormerAttempt>& attempts) {
+                        const std::vector<FormerAttempt>& attempts,
+                        const nlohmann::ordered_json& stacks) {
   nlohmann::ordered_json json;
   json["mesh"] = mesh.mesh().to_string();
   json["region"] = mesh.region().to_string();
@@ -134,6 +135,7 @@ std::string json_report(const ProcMeshRef& mesh, const MeshOutcome& outcome, int
   for (const auto& attempt : attempts)
     json["attempts"].push_back(
         {{"mesh", attempt.mesh}, {"lost_hosts", attempt.lost_hosts}, {"reason", attempt.reason}});
+  json["stacks"] = stacks;
   return dump(json, 2) + "\n";
 }
 

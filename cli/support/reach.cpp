@@ -16,7 +16,7 @@ using std::chrono::milliseconds;
 
 constexpr std::size_t kAtOnce = 64;
 /// A host that is slower than this, while others answer, counts as one that does not answer.
-constexpr milliseconds kFirstRound{1000};
+constexpr milliseconds kFirstAsk{1000};
 /// For a host that did not answer, while an order is carried out on the others.
 constexpr milliseconds kLastChance{4000};
 
@@ -73,7 +73,7 @@ std::map<HostAddr, Reached> reach(Context& context, const FoundHosts& hosts,
   const bool is_patient = choice.is_timeout_given || distinct.size() == 1;
   auto all =
       reach_all(context, distinct,
-                is_patient ? choice.timeout : std::min(kFirstRound, choice.timeout), with_usage);
+                is_patient ? choice.timeout : std::min(kFirstAsk, choice.timeout), with_usage);
   if (is_patient || std::any_of(all.begin(), all.end(), has_answered)) return all;
   // None is there to compare with: perhaps this machine is slow.
   return reach_all(context, distinct, left_of(end), with_usage);

@@ -28,6 +28,8 @@ SYSTEM = re.compile(r"^(linux-vdso|ld-linux.*|libc|libm|libpthread|libdl|librt|l
                     r"libstdc\+\+|libgcc_s|libncursesw|libtinfo)\.so")
 PROGRAMS = ("meshbus", "meshbus-agent", "meshbus-broker", "meshbus-controller", "meshbus-keeper",
             "meshbus-mpi", "meshbus-mpi-exec", "meshbus-torch-exec")
+# Those that were built only where their libraries are.
+OPTIONAL = ("meshbus-stacks",)
 METADATA = """Metadata-Version: 2.1
 Name: meshbus
 Version: {version}
@@ -83,6 +85,9 @@ def pack(root: pathlib.Path, build: pathlib.Path) -> None:
     (package / "_bin").mkdir()
     for name in PROGRAMS:
         shutil.copy(build / "bin" / name, package / "_bin" / name)
+    for name in OPTIONAL:
+        if (build / "bin" / name).exists():
+            shutil.copy(build / "bin" / name, package / "_bin" / name)
     modules = list(package.glob("*.so"))
     programs = list((package / "_bin").iterdir())
     libraries: dict[str, pathlib.Path] = {}

@@ -82,6 +82,7 @@ MAY = {
         "agent/proc",
     ),
     "agent/mpi": {"agent/proc/include", "mesh", "common/include", *COMMON},
+    "agent/stacks": {"common/base", "common/include", "mesh", "wire"},
     "agent/torch": {"common/base", "common/include", "mesh"},
     "client": {"mesh", "wire", "common/include", *COMMON},
     "client/local": {

@@ -110,6 +110,15 @@ std::string why_no_pmix() {
              : "meshbus-mpi-pmix was built without libpmix";
 }
 
+std::string why_no_stacks() {
+  const auto folder = std::filesystem::path(bin("meshbus")).parent_path();
+  if (!std::filesystem::exists(folder / "meshbus-stacks"))
+    return "meshbus-stacks was built without libdw";
+  std::string scope = "0";
+  std::ifstream("/proc/sys/kernel/yama/ptrace_scope") >> scope;
+  return ::geteuid() == 0 || scope == "0" ? "" : "kernel.yama.ptrace_scope is " + scope;
+}
+
 std::string why_no_open_mpi() {
   const auto reason = why_no_pmix();
   return reason.empty() ? why_no_program("mpicc.openmpi") : reason;
@@ -150,6 +159,7 @@ const Need kNeeds[] = {
     {need::open_mpi, why_no_open_mpi},
     {need::mpi4py, why_no_mpi4py},
     {need::torch, [] { return why_no_module("torch"); }},
+    {need::stacks, why_no_stacks},
     {need::root, why_not_root}};
 
 }  // namespace

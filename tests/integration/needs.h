@@ -31,6 +31,7 @@ inline constexpr char mpich[] = "needs MPICH and its compiler";
 inline constexpr char open_mpi[] = "needs Open MPI and its compiler and meshbus-mpi-pmix";
 inline constexpr char mpi4py[] = "needs mpi4py and meshbus-mpi-pmix";
 inline constexpr char torch[] = "needs PyTorch";
+inline constexpr char stacks[] = "needs meshbus-stacks and leave to trace";
 inline constexpr char root[] = "needs root";
 }  // namespace need
 

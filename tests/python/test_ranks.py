@@ -224,3 +224,14 @@ def test_bytes_endpoints_talk_to_programs_that_are_not_python(workers):
         assert [bytes(answer) for answer in answers] == [b"cba"] * 4
         answers = Future(core.call("text", b"abc", 10), list).result()
         assert [bytes(answer) for answer in answers] == [b"3"] * 4
+
+
+def test_progress_sets_the_time_of_the_file_of_this_rank(tmp_path, monkeypatch):
+    monkeypatch.delenv("MESHBUS_PROGRESS", raising=False)
+    meshbus.progress()
+    beat = tmp_path / "beat"
+    monkeypatch.setenv("MESHBUS_PROGRESS", str(beat))
+    meshbus.progress()
+    os.utime(beat, (0, 0))
+    meshbus.progress()
+    assert beat.stat().st_mtime > 0

@@ -32,7 +32,8 @@ SpawnService::SpawnService(const Parts& parts, BootstrapWriter bootstraps, Optio
       most_procs_(find_most_procs()),
       bootstraps_(std::move(bootstraps)),
       spawner_(
-          parts.table, parts.keeper, bootstraps_, options_.config.count(keys::spawn_in_flight),
+          parts.table, parts.keeper, bootstraps_, parts.progress,
+          options_.config.count(keys::spawn_in_flight),
           options_.config.flag(keys::parent_death_signal), [this](Proc& proc, const Error& error) {
             const auto& program = proc.mesh.spec.command.program;
             parts_.ending.fail(proc, {.code = meshbus::to_wire(error.code()),

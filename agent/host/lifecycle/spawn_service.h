@@ -35,6 +35,7 @@ class SpawnService {
     LedgerWriter& ledger;
     const Drains& drains;
     LaunchMonitor& launches;
+    const ProgressFiles& progress;
   };
   SpawnService(const Parts& parts, BootstrapWriter bootstraps, Options options);
 

@@ -51,6 +51,7 @@ os::SpawnBatch Spawner::make_batch(const Assignment& assignment, const std::vect
       one.place = batch.procs.back().place + 1;
     one.id = proc->id;
     one.env = rank_environment(spec, proc->rank(), proc->state.restarts());
+    if (progress_.is_kept()) one.env.push_back("MESHBUS_PROGRESS=" + progress_.path_of(*proc));
     if (proc->input.state == InputPipe::State::open) one.stdin_choice = os::Stdio::pipe;
     if (spec.kind == wire::ProcKind::mesh && one.place == 0) {
       std::vector<BootstrapWriter::Rank> ranks;

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "agent/host/lifecycle/bootstrap_writer.h"
+#include "agent/host/lifecycle/progress_files.h"
 #include "agent/host/model/proc_table.h"
 #include "agent/keeper/keeper_client.h"
 
@@ -17,11 +18,12 @@ class Spawner {
  public:
   /// `on_failed`: this proc could not even be handed over, and why.
   Spawner(ProcTable& table, keeper::KeeperClient& keeper, const BootstrapWriter& bootstraps,
-          std::size_t in_flight, bool parent_death_signal,
+          const ProgressFiles& progress, std::size_t in_flight, bool parent_death_signal,
           std::function<void(Proc&, const Error&)> on_failed)
       : table_(table),
         keeper_(keeper),
         bootstraps_(bootstraps),
+        progress_(progress),
         in_flight_(in_flight),
         parent_death_signal_(parent_death_signal),
         on_failed_(std::move(on_failed)) {}
@@ -45,6 +47,7 @@ class Spawner {
   ProcTable& table_;
   keeper::KeeperClient& keeper_;
   const BootstrapWriter& bootstraps_;
+  const ProgressFiles& progress_;
   std::size_t in_flight_;
   bool parent_death_signal_;
   std::function<void(Proc&, const Error&)> on_failed_;

@@ -38,8 +38,9 @@ bool can_be_seen(const Proc& proc) {
 
 }  // namespace
 
-UsageSampler::UsageSampler(Reactor& reactor, ProcTable& table, std::chrono::milliseconds period)
-    : reactor_(reactor), table_(table), period_(period) {
+UsageSampler::UsageSampler(Reactor& reactor, ProcTable& table, const ProgressFiles& progress,
+                           std::chrono::milliseconds period)
+    : reactor_(reactor), table_(table), progress_(progress), period_(period) {
   arm(period_);
 }
 
@@ -104,9 +105,9 @@ void UsageSampler::look(Proc& proc) {
   const auto load = load_of(cpu_us - std::min(cpu_us, last_us), since);
   proc.sample.start_ticks = usage->start_ticks;
   proc.sample.at = now;
-  proc.sample.seen =
-      wire::RankUsage(proc.rank(), real_now, usage->user_us, usage->system_us, usage->rss_bytes,
-                      usage->peak_rss_bytes, usage->threads, usage->descriptors, load, 0);
+  proc.sample.seen = wire::RankUsage(proc.rank(), real_now, usage->user_us, usage->system_us,
+                                     usage->rss_bytes, usage->peak_rss_bytes, usage->threads,
+                                     usage->descriptors, load, progress_.last_beat(proc));
 }
 
 }  // namespace meshbus::host

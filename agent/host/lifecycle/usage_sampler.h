@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "agent/host/lifecycle/progress_files.h"
 #include "agent/host/model/proc_table.h"
 #include "common/loop/reactor.h"
 
@@ -15,7 +16,8 @@ namespace meshbus::host {
 class UsageSampler {
  public:
   /// `period` 0: only looks when it is asked to.
-  UsageSampler(Reactor& reactor, ProcTable& table, std::chrono::milliseconds period);
+  UsageSampler(Reactor& reactor, ProcTable& table, const ProgressFiles& progress,
+               std::chrono::milliseconds period);
   ~UsageSampler() { reactor_.cancel(timer_); }
   UsageSampler(const UsageSampler&) = delete;
   UsageSampler& operator=(const UsageSampler&) = delete;
@@ -36,6 +38,7 @@ class UsageSampler {
 
   Reactor& reactor_;
   ProcTable& table_;
+  const ProgressFiles& progress_;
   std::chrono::nanoseconds period_;
   std::vector<std::uint64_t>
       round_;  ///< Procs to sample, by id; those from `next_` on are still to come.

@@ -18,6 +18,7 @@ MeshProcs::MeshProcs(Reactor& reactor, UniqueFd keeper_socket, BootstrapWriter b
       spool_(std::move(options.spool)),
       slots_(spool_, table_),
       book_(std::move(options.events)),
+      progress_(std::move(options.progress)),
       ledger_(std::move(options.ledger), table_),
       outputs_(reactor, spool_, slots_, follower,
                {.size = options.config.bytes(keys::logs_size),
@@ -41,7 +42,8 @@ MeshProcs::MeshProcs(Reactor& reactor, UniqueFd keeper_socket, BootstrapWriter b
                .slots = slots_,
                .ledger = ledger_,
                .drains = drains_,
-               .launches = launches_},
+               .launches = launches_,
+               .progress = progress_},
               std::move(bootstraps),
               {.host = host_,
                .config = options.config,
@@ -58,7 +60,7 @@ MeshProcs::MeshProcs(Reactor& reactor, UniqueFd keeper_socket, BootstrapWriter b
                  .launches = launches_,
                  .spawns = spawns_},
                 options.address),
-      usage_(reactor, table_, options.config.duration(keys::usage_period)) {
+      usage_(reactor, table_, progress_, options.config.duration(keys::usage_period)) {
   watch_keeper();
 }
 
@@ -163,6 +165,7 @@ void MeshProcs::on_empty(const Proc& proc) {
 
 void MeshProcs::on_reported(Proc& proc) {
   book_.add_end(proc);
+  progress_.remove(proc);
   slots_.release_if_done(proc);
 }
 

@@ -33,6 +33,7 @@ class MeshProcs : private EndObserver {
     OutputSpool spool;               ///< Likewise.
     EventLog events = {};            ///< May be none.
     os::LimitPlaces limits = {};     ///< Where the keeper makes cgroups for procs with limits.
+    std::string progress = {};       ///< See ProgressFiles. May be empty.
     /// Why the keeper is dead, if that is known: "it was frozen". May be empty.
     std::function<std::string()> why_keeper_lost = {};
   };
@@ -93,6 +94,7 @@ class MeshProcs : private EndObserver {
   OutputSpool spool_;
   SpoolSlots slots_;
   EventBook book_;
+  ProgressFiles progress_;
   LedgerWriter ledger_;
   OutputReader outputs_;
   InputWriter inputs_;

@@ -172,6 +172,8 @@ struct Handlers {
   std::function<void(const MeshOutcome&)> on_end = {};
   /// A rank has ended and is restarted (ProcSpec::restart), so on_failure is not called.
   std::function<void(const RestartReport&)> on_restart = {};
+  /// A host has found a live rank slow or frozen (RankReport::trouble), or in order again.
+  std::function<void(const RankReport&)> on_trouble = {};
 };
 
 /// How ranks are stopped, which, and why.

@@ -119,6 +119,8 @@ struct ProcUsage {
   std::uint32_t threads = 0;                 ///< Threads that are alive.
   std::uint32_t descriptors = 0;             ///< Open ones; 0 = unknown to its host.
   double load = 0;  ///< CPUs that it has kept busy since the sample before.
+  /// When it last said that it makes progress (`meshbus progress`), in steps of a second.
+  std::optional<std::chrono::system_clock::time_point> progress;
 };
 
 /// One rank: its place, its state, and when it has ended its exit report (spec 4.9).

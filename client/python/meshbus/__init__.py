@@ -24,6 +24,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from meshbus._build_info import VERSION as __version__
+from meshbus._progress import progress
 from meshbus.actor import Actor, Endpoint, endpoint
 from meshbus.errors import (ActorFailure, CallError, ConfigurationError, Error, FateUnknown,
                             MeshFailure, NotExist, OutOfRange, ParseError, QueueFull, Refused,
@@ -62,7 +63,8 @@ __all__ = [
     "Point", "Pool", "Proc", "ProcMesh", "QueueFull", "RankReport", "Refused", "RemoteError",
     "Restart", "RestartReport", "SpawnError", "StopError", "Timeout", "TooLarge", "Unauthorised",
     "Unreachable", "ValueMesh", "as_completed", "attach", "context", "endpoint", "ignore", "init",
-    "is_rank", "slurm", "ssh", "start", "start_async", "take", "this_proc", "versions", "wait",
+    "is_rank", "progress", "slurm", "ssh", "start", "start_async", "take", "this_proc", "versions",
+    "wait",
 ]
 
 

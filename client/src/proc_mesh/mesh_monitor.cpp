@@ -81,6 +81,8 @@ void MeshMonitor::on_troubles(const HostAddr& from,
     } else if (change.before == Trouble::frozen) {
       log::warn(subject + " answers again");
     }
+    if (options_.handlers.on_trouble)
+      call([report = change.rank](const Handlers& handlers) { handlers.on_trouble(report); });
   }
 }
 

@@ -84,7 +84,8 @@ ProcUsage to_report(const wire::RankUsage& usage) {
           .peak_rss_bytes = usage.peak_rss_bytes(),
           .threads = usage.threads(),
           .descriptors = usage.descriptors(),
-          .load = usage.load() / 1000.0};
+          .load = usage.load() / 1000.0,
+          .progress = time_of(std::int64_t{usage.progress_s()} * 1'000'000'000)};
 }
 
 void copy_exit_report(const wire::ExitReport& from, RankReport& to) {

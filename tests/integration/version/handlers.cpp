@@ -102,6 +102,8 @@ const std::map<Body, Row>& rows() {
       {Body::HandOver, {no, operate, no, no, operate}},
       {Body::OfferMesh, {no, no, no, no, operate}},
       {Body::OfferAccepted, {no, no, no, no, no}},
+      {Body::GetStacks, {no, operate, no, no, no}},
+      {Body::Stacks, {no, no, no, no, no}},
   };
   return rows;
 }

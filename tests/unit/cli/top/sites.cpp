@@ -52,7 +52,8 @@ std::shared_ptr<SiteRank> make_rank(std::uint64_t number, int host, ProcState st
                              .peak_rss_bytes = 1ULL << 30,
                              .threads = 12,
                              .descriptors = 30,
-                             .load = 0.25 * static_cast<double>(number + 1)};
+                             .load = 0.25 * static_cast<double>(number + 1),
+                             .progress = {}};
   rank->last_line = line;
   return rank;
 }

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/stacks/frame_splice.h"
+#include "agent/stacks/image_cache.h"
+#include "agent/stacks/kernel_site.h"
+#include "agent/stacks/python_stacks.h"
+#include "agent/stacks/stack_table.h"
+#include "agent/stacks/unwinder.h"
+
+namespace meshbus::stacks {
+
+/// Looks where the threads of ranks are, one process after the other.
+class ProcessReader {
+ public:
+  /// `table` outlives it. `is_kernel_only`: no thread is stopped.
+  ProcessReader(StackTable& table, bool is_kernel_only)
+      : table_(table), is_kernel_only_(is_kernel_only) {}
+
+  /// The process of a rank, and those that it has started.
+  void read_rank(std::uint64_t rank, pid_t pid);
+
+ private:
+  /// What is the same for all threads of a process.
+  struct Process;
+  void read_process(std::uint64_t rank, pid_t pid, const std::string& parents, int depth);
+  void read_thread(Process& process, pid_t tid);
+  std::vector<std::uint32_t> walk(Process& process, pid_t tid, const KernelSite& site,
+                                  std::string& note);
+  NamedFrame name(const NativeFrame& frame, const Process& process);
+  static std::string mutex_note(const Process& process, const KernelSite& site,
+                                const std::vector<NamedFrame>& frames);
+
+  StackTable& table_;
+  ImageCache images_;
+  bool is_kernel_only_;
+  /// How many the present rank has.
+  std::size_t processes_ = 0;
+};
+
+}  // namespace meshbus::stacks
