@@ -2,17 +2,23 @@
 
 namespace meshbus::mesh_proc {
 
-void LoopSharing::lead(Lock& lock) {
-  if (!has_loop()) return;
-  // The leader may sleep over what this thread has left to it.
-  if (is_led_) return wake_();
+bool LoopSharing::lead(Lock& lock) {
+  if (!has_loop()) return false;
+  if (is_led_) {
+    // The leader may sleep over what this thread has left to it.
+    wake_();
+    has_follower_ = true;
+    return false;
+  }
   is_led_ = true;
+  has_follower_ = false;
   lock.unlock();
   turn_();
   lock.lock();
   is_led_ = is_recalled_ = false;
   ++returns_;
   returned_.notify_all();
+  return has_follower_;
 }
 
 void LoopSharing::promote(Lock& lock) {

@@ -28,7 +28,8 @@ class LoopSharing {
  public:
   using Lock = std::unique_lock<std::mutex>;
   /// Turns the loop until the pool has work, or promote() recalls the leader: to be asked again
-  /// after each `wake`. May return earlier; the thread then sleeps.
+  /// after each `wake`. May return earlier; the thread then sleeps, or begins again when others
+  /// sleep because it led.
   using Turn = std::function<void()>;
   /// Has the loop ask that. Called on any thread.
   using Wake = std::function<void()>;
@@ -51,8 +52,8 @@ class LoopSharing {
   template <typename HasWork>
   void follow(Lock& lock, std::condition_variable& work_came, HasWork has_work) {
     while (!has_work()) {
-      lead(lock);
-      if (!has_work()) work_came.wait(lock);
+      const bool is_wanted = lead(lock);
+      if (!has_work() && !is_wanted) work_came.wait(lock);
     }
   }
   /// Makes a worker of the leader: wakes it, and waits until it is back from the loop. For work
@@ -60,13 +61,16 @@ class LoopSharing {
   void promote(Lock& lock);
 
  private:
-  /// Turns the loop, unless there is none or another thread does.
-  void lead(Lock& lock);
+  /// Turns the loop, unless there is none or another thread does. True: while it did, a further
+  /// thread became idle and sleeps in the belief that the loop is led; that one may also have taken
+  /// the work that this one came back for.
+  bool lead(Lock& lock);
 
   Turn turn_;
   Wake wake_;
   bool is_led_ = false;
   bool is_recalled_ = false;
+  bool has_follower_ = false;  ///< Since the leader began.
   /// How often a leader has come back.
   std::uint64_t returns_ = 0;
   std::condition_variable returned_;
