@@ -28,7 +28,9 @@ void wait_for_up(Process& run, std::size_t ranks) {
   REQUIRE(wait_until(
       [&] {
         std::size_t up = 0;
-        for (const auto& line : lines_of(run.out())) up += line.ends_with("up") ? 1 : 0;
+        for (const auto& line : lines_of(run.out())) {
+          if (line.ends_with("up")) ++up;
+        }
         return up == ranks;
       },
       in_time));
