@@ -34,7 +34,7 @@ bool has(const Words& words, const std::string& word) {
 }  // namespace
 
 TEST_CASE("cli: bash completes commands, flags, values, files and the ranks' command") {
-  CHECK(offered("meshbus st") == Words{"stop", "status"});
+  CHECK(offered("meshbus st") == Words{"stop", "status", "stacks"});
   CHECK(has(offered("meshbus "), "completion"));
   CHECK_FALSE(has(offered("meshbus "), "complete"));
   CHECK(offered("meshbus context u") == Words{"use"});
