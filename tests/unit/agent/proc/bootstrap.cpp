@@ -236,8 +236,8 @@ TEST_CASE(
   const auto text = variable(fd.get(), ::getpid(), inode_of(fd.get()));
   CHECK(find_broker_by_folder(text)->empty());
   CHECK(find_broker_by_folder(text + ":7")->empty());
-  const UniqueFd folder(::open("/", O_PATH | O_DIRECTORY));
-  REQUIRE(folder);
+  const UniqueFd folder(::open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
+  REQUIRE(::fcntl(folder.get(), F_SETFD, 0) == 0);  // as its keeper leaves it
   const std::string number = std::to_string(folder.get());
   for (const std::string& whole : {text + ":-1:" + number, text + ":7:" + number}) {
     CAPTURE(whole);
