@@ -71,16 +71,22 @@ def test_actors_in_copies(hosts):
 
 def test_a_script_ends_as_it_would(hosts, tmp_path):
     script = tmp_path / "script.py"
-    script.write_text("import atexit, decimal, os, sys\n"
+    # A rank that fails before all are ready fails the spawn.
+    go = tmp_path / "go"
+    script.write_text("import atexit, decimal, os, sys, time\n"
                       "atexit.register(lambda: print('bye', file=sys.stderr))\n"
                       "assert __name__ == '__main__' and sys.argv[1:] == ['one', 'two']\n"
                       "is_first = sys.path[0] == os.path.dirname(__file__)\n"
                       "print('rank', os.environ['RANK'], is_first)\n"
+                      f"while not os.path.exists({str(go)!r}):\n"
+                      "    time.sleep(0.01)  # sleep-ok: it waits for the test\n"
                       "sys.exit(3 if os.environ['RANK'] == '1' else 0)\n")
     said = []
     with hosts.spawn([sys.executable, script, "one", "two"], 1, zygote=["decimal"],
                      on_output=lambda rank, text: said.append(text),
                      on_failure=meshbus.ignore) as mesh:
+        wait_until(lambda: "".join(said).count("rank") == 2)
+        go.touch()
         outcome = mesh.wait(30)
     assert [report.exit_code for report in outcome.ranks] == [0, 3]
     assert all("bye" in report.stderr_tail for report in outcome.ranks)
