@@ -55,8 +55,9 @@ class Pool {
     is_awake_ = true;
     woken_.notify_all();
   }
+  /// Until a thread turns the loop: it leads a moment before it does.
   bool wait_led() {
-    return wait([&] { return sharing_.is_led(); });
+    return wait([&] { return sharing_.is_led() && most_leaders_ > 0; });
   }
   bool wait_done(std::uint64_t count) {
     return wait([&] { return done_ >= count; });
