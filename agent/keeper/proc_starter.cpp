@@ -26,7 +26,9 @@ constexpr std::string_view kBootstrapKey = "MESHBUS_BOOTSTRAP";
 // The number under which a proc finds its bootstrap descriptor: out of the way of what shells use
 // (3..20, 255).
 constexpr int kPreferredBootstrapTarget = 100;
-constexpr int kLeastTargetWithMore = 32;
+// The bootstrap's number where other descriptors go below it. Under that they could get numbers
+// that are still in use here.
+constexpr int kLeastTargetOfSeveral = 32;
 
 bool is_other_user(const os::ProcSettings& settings) {
   return settings.uid || settings.gid || !settings.groups.empty();
@@ -199,7 +201,7 @@ tl::expected<void, os::SpawnFailure> ProcStarter::lend_bus_folder(const os::Proc
   const auto failed = [](int error, const char* what) {
     return tl::unexpected(os::SpawnFailure{os::SpawnStage::descriptors, error, what});
   };
-  if (plan.bootstrap.target < kLeastTargetWithMore)
+  if (plan.bootstrap.target < kLeastTargetOfSeveral)
     return failed(EMFILE, "its limit of open files, for a mesh proc of another user");
   if (plan.bootstrap.link < 0) suffix += ":-1";
   plan.bootstrap.bus_folder_target = plan.bootstrap.target - 2;
@@ -243,9 +245,8 @@ tl::expected<void, os::SpawnFailure> ProcStarter::start_into(Started& started,
         std::string(kBootstrapKey) + "=" + std::to_string(plan.bootstrap.target) + ":";
     bootstrap_suffix = ":" + std::to_string(status.st_ino);
     if (link) {
-      // Below that it could be a number that is still in use here, and no process of several procs
-      // gets far.
-      if (plan.bootstrap.target < kLeastTargetWithMore)
+      // With fewer no process of several procs gets far.
+      if (plan.bootstrap.target < kLeastTargetOfSeveral)
         return failed(os::SpawnStage::descriptors, EMFILE,
                       "its limit of open files, for a process of several procs");
       plan.bootstrap.link_target = plan.bootstrap.target - 1;

@@ -41,8 +41,8 @@ class PreparedSpec {
 class ProcStarter {
  public:
   /// What every proc gets from its keeper, besides what its spec says.
-  /// The hard RLIMIT_RTTIME of procs and descendants; 0: none.
   struct Inheritance {
+    /// The hard RLIMIT_RTTIME of procs and descendants; 0: none.
     std::uint64_t process_tag = 0;
     /// Soft limit of open files, as ours may have been raised; 0: as ours.
     std::uint64_t nofile = 0;

@@ -65,7 +65,8 @@ ElfImage::~ElfImage() {
 
 std::unique_ptr<ElfImage> ElfImage::open(const std::string& path, const std::string& name) {
   elf_version(EV_CURRENT);
-  UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // A rank may have put a pipe or a device there.
+  UniqueFd file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   if (!file) return nullptr;
   Elf* elf = elf_begin(file.get(), ELF_C_READ_MMAP, nullptr);
   if (elf == nullptr) return nullptr;

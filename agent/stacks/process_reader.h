@@ -27,7 +27,7 @@ class ProcessReader {
   void read_rank(std::uint64_t rank, pid_t pid);
 
  private:
-  /// What is the same for all threads of a process.
+  /// A process that is being read: all of its threads share this.
   struct Process;
   void read_process(std::uint64_t rank, pid_t pid, const std::string& parents, int depth);
   void read_thread(Process& process, pid_t tid);

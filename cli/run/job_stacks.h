@@ -19,7 +19,8 @@ class JobStacks {
 
   /// When nothing is to be said after all.
   enum class Unless { never, a_thread_runs };
-  /// Asks the hosts and writes to stderr what they say; `why` is part of it. Blocks, 5 s at most.
+  /// Asks the hosts and writes to stderr what they say; `why` is part of it. Blocks: 5 s at most,
+  /// and 6 s more with a_thread_runs, which looks twice.
   /// Returns the ranks that are elsewhere than most, in words, empty when there are none; nothing
   /// when it kept silent.
   std::optional<std::string> look(JobHosts& hosts, const JobParts& parts, const std::string& why,

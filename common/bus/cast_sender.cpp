@@ -28,7 +28,8 @@ Result<void> CastSender::check(const CastPlan& to, std::size_t bytes, bool needs
     return fail(ErrorCode::version_mismatch,
                 "our broker is of a release of meshbus that knows no casts: update that host");
   for (const auto& piece : to.pieces) {
-    const auto limit = std::min(postbox_.body_limit(), kBodyLimit - piece.front.size());
+    const auto room = kBodyLimit - std::min(kBodyLimit, piece.front.size());
+    const auto limit = std::min(postbox_.body_limit(), room);
     if (bytes > limit)
       return fail(ErrorCode::too_large, "a cast of " + std::to_string(bytes) +
                                             " bytes; the limit for this view is " +

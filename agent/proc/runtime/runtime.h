@@ -25,7 +25,7 @@
 
 namespace meshbus::mesh_proc {
 
-/// What is behind a Proc: its parts, wired together. The reactor's thread has the connection to the
+/// Wires the parts behind a Proc together. The reactor's thread has the connection to the
 /// broker (SharedLoop), the handlers' thread and those of actors run the program, and ProcLife says
 /// how these and main() come to an end together. Where the proc is a process there is one, never
 /// destroyed, because other threads may use it until the process is gone. A pseudo-proc
