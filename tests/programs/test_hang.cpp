@@ -40,7 +40,7 @@ extern "C" {
 [[gnu::noinline]] void wait_for_data() {
   int ends[2];
   char byte = 0;
-  if (::pipe(ends) == 0 && ::read(ends[0], &byte, 1) == 1) work += 1;
+  if (::pipe2(ends, O_CLOEXEC) == 0 && ::read(ends[0], &byte, 1) == 1) work += 1;
   work += 1;
 }
 
@@ -71,7 +71,8 @@ extern "C" {
 
 [[gnu::noinline]] void beat() {
   for (int i = 0; i < 20; ++i) {
-    ::close(::creat(std::getenv("MESHBUS_PROGRESS"), 0600));
+    ::close(
+        ::open(std::getenv("MESHBUS_PROGRESS"), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
     std::this_thread::sleep_for(std::chrono::milliseconds(400));  // sleep-ok: this is the pace
   }
   std::exit(0);
