@@ -18,6 +18,7 @@ COMMON = [
     "common/bus",
     "common/config",
     "common/security",
+    "common/http",
 ]
 BROKER = [
     "broker/peers",
@@ -81,6 +82,7 @@ MAY = {
         "agent/proc/runtime",
         "agent/proc",
     ),
+    "agent/metrics": {"agent/os", "mesh", "wire", "common/include", *COMMON},
     "agent/mpi": {"agent/proc/include", "mesh", "common/include", *COMMON},
     "agent/stacks": {"common/base", "common/include", "mesh", "wire"},
     "agent/torch": {"common/base", "common/include", "mesh"},

@@ -30,6 +30,7 @@ PACKAGES = [
     "libsodium-dev",
     "libflatbuffers-dev",
     "libpoco-dev",
+    "prometheus-cpp-dev",
     "libspdlog-dev",
     "libcli11-dev",
     "libexpected-dev",

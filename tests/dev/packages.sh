@@ -4,7 +4,7 @@
 # What the build needs. The tests (preset dev), `check` and `fuzz` have lists of their own: they
 # bring several 100 MB of LLVM with them.
 packages=(g++ cmake ninja-build ccache mold libzmq3-dev cppzmq-dev libsodium-dev
-  libflatbuffers-dev flatbuffers-compiler libpoco-dev libspdlog-dev
+  libflatbuffers-dev flatbuffers-compiler libpoco-dev prometheus-cpp-dev libspdlog-dev
   libcli11-dev libexpected-dev nlohmann-json3-dev libncurses-dev doctest-dev
   libbenchmark-dev libdw-dev)
 # What only tests need: tests/dev/deal is Python, and examples/monitor.py a ZeroMQ tool in it.

@@ -13,7 +13,6 @@ using namespace std::chrono_literals;
 namespace {
 
 const Reactor::Time kStart{10s};
-using Failure = BrokerSocket::Failure;
 
 /// A data frame with so many messages.
 void push_frame(DataInbox& inbox, int messages) {
@@ -89,10 +88,12 @@ TEST_CASE("connect_attempts: attempts come later and later, and an end in silenc
   }
   CHECK(attempts.next_server(2) == 0);
   for (int i = 0; i < 3; ++i)
-    CHECK_FALSE(attempts.on_handshake_failed(Failure::silent, true, kStart).has_value());
+    CHECK_FALSE(
+        attempts.on_handshake_failed(BrokerSocket::Failure::silent, true, kStart).has_value());
   CHECK(attempts.next_server(2) == 1);
-  CHECK_FALSE(attempts.on_handshake_failed(Failure::silent, true, kStart + 999ms).has_value());
-  const auto error = attempts.on_handshake_failed(Failure::silent, true, kStart + 1s);
+  CHECK_FALSE(attempts.on_handshake_failed(BrokerSocket::Failure::silent, true, kStart + 999ms)
+                  .has_value());
+  const auto error = attempts.on_handshake_failed(BrokerSocket::Failure::silent, true, kStart + 1s);
   REQUIRE(error.has_value());
   CHECK(error->code() == ErrorCode::identity_mismatch);
   CHECK(attempts.take_trouble("late") == error->detail());
@@ -100,8 +101,9 @@ TEST_CASE("connect_attempts: attempts come later and later, and an end in silenc
   attempts.on_up();
   CHECK(attempts.next_delay() <= 10ms);
   for (int i = 0; i < 10; ++i)
-    CHECK_FALSE(attempts.on_handshake_failed(Failure::silent, true, kStart + 1h).has_value());
-  CHECK(attempts.on_handshake_failed(Failure::unauthorised, true, kStart)->code() ==
+    CHECK_FALSE(
+        attempts.on_handshake_failed(BrokerSocket::Failure::silent, true, kStart + 1h).has_value());
+  CHECK(attempts.on_handshake_failed(BrokerSocket::Failure::unauthorised, true, kStart)->code() ==
         ErrorCode::unauthorised);
 }
 

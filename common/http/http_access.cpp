@@ -1,0 +1,62 @@
+#include "common/http/http_access.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <utility>
+
+#include <sodium.h>
+
+namespace meshbus::http {
+namespace {
+
+using Digest = std::array<unsigned char, crypto_generichash_BYTES>;
+
+/// Texts of any length become values of one length, so that the comparison tells nothing of either.
+Digest digest(std::string_view text) {
+  Digest made{};
+  crypto_generichash(made.data(), made.size(), reinterpret_cast<const unsigned char*>(text.data()),
+                     text.size(), nullptr, 0);
+  return made;
+}
+
+std::string name_of_machine() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return {};
+  std::string text(name.data());
+  // Names in addresses have small letters.
+  std::ranges::transform(text, text.begin(), [](unsigned char letter) {
+    return static_cast<char>(std::tolower(letter));
+  });
+  return text;
+}
+
+}  // namespace
+
+HttpAccess::HttpAccess(HostAddr served, std::string token)
+    : served_(std::move(served)), token_(std::move(token)), machine_(name_of_machine()) {}
+
+bool HttpAccess::is_host_known(std::string_view host) const {
+  if (served_.transport() != Transport::tcp) return true;
+  const auto end = host.rfind(':');
+  const bool has_port = end != std::string_view::npos && host.find(']', end) == host.npos;
+  const auto named = HostAddr::tcp(has_port ? host.substr(0, end) : host, 1);
+  if (!named || named->is_wildcard()) return false;
+  if (named->is_loopback()) return true;
+  if (served_.is_loopback()) return false;
+  const std::string_view name = named->host();
+  const bool is_literal = name.find_first_not_of("0123456789.") == name.npos || named->is_ipv6();
+  const bool is_machine = !machine_.empty() && name.starts_with(machine_) &&
+                          (name.size() == machine_.size() || name[machine_.size()] == '.');
+  return is_literal || is_machine || name == served_.host();
+}
+
+bool HttpAccess::has_token(const HttpRequest& request) const {
+  if (token_.empty()) return true;
+  return sodium_memcmp(digest(request.token).data(), digest(token_).data(),
+                       crypto_generichash_BYTES) == 0;
+}
+
+}  // namespace meshbus::http

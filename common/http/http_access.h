@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "common/http/http_message.h"
+#include "meshbus/address.h"
+
+namespace meshbus::http {
+
+/// Decides which requests a server answers. Pure.
+class HttpAccess {
+ public:
+  /// `served`: where the server listens. `token`: what a request must bear; empty: nothing.
+  HttpAccess(HostAddr served, std::string token);
+
+  /// Whether the Host header names this server. A page of another site whose name was made to
+  /// point here (DNS rebinding) has that name in it. A server on a loopback address goes by
+  /// loopback names only, another one by any IP address, the name of its machine and localhost; on
+  /// a unix socket, which no browser reaches, by any.
+  bool is_host_known(std::string_view host) const;
+  /// Whether the request has the token. Takes the same time for every wrong one.
+  bool has_token(const HttpRequest& request) const;
+
+ private:
+  HostAddr served_;
+  std::string token_;
+  std::string machine_;
+};
+
+}  // namespace meshbus::http
