@@ -45,6 +45,8 @@ wire::BrokerCountersT BrokerReport::counters_event() const {
   event.refused_keys = now.refused_keys;
   event.refused_handshakes = now.refused_handshakes;
   event.refused_messages = now.refused_messages;
+  event.received_bytes = now.received_bytes;
+  event.links = links_.connected();
   event.held = held();
   event.peers = connections_.size();
   auto waiting = queues(std::chrono::milliseconds(1));

@@ -45,7 +45,9 @@ void FrameIntake::read(Peer& peer, FrameReader& reader) {
   FrameReader::Message message;
   while (reader.next(message)) {
     const bool is_data = message.envelope.lane() == wire::Lane::data;
-    const std::size_t size = is_data ? sizeof message.envelope + message.body.size() : 0;
+    const std::size_t bytes = sizeof message.envelope + message.body.size();
+    const std::size_t size = is_data ? bytes : 0;
+    counters_.received_bytes += bytes;
     if (is_link) {
       const Identity& identity = peer.identity;
       on_link_message({&peer, identity.key, identity.incarnation, identity.ceiling}, message);
@@ -149,6 +151,7 @@ void FrameIntake::give_back(Peer& peer, const wire::Envelope& envelope, const Er
 }
 
 void FrameIntake::on_link_message(Link& link, FrameReader::Message message) {
+  counters_.received_bytes += sizeof message.envelope + message.body.size();
   on_link_message({nullptr, link.key(), link.incarnation(), links_.ceiling(link.key())}, message);
 }
 

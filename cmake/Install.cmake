@@ -11,6 +11,7 @@
 #                            linked statically either way.
 #   lib/cmake, lib/pkgconfig how others find these
 #   share/meshbus/schemas/   the protocol
+#   share/meshbus/prometheus, grafana, openapi: alerts, a dashboard, the API of the controller's page
 #   share/doc/meshbus/       README.md, docs/, examples/ and schemas/, as in the source tree
 #   share/man/, share/bash-completion/, share/zsh/, share/fish/
 #                            manual pages of all commands, and completions
@@ -61,7 +62,7 @@ endforeach()
 install(TARGETS ${installed_libraries} EXPORT meshbusTargets
   LIBRARY COMPONENT libraries NAMELINK_COMPONENT development ARCHIVE COMPONENT development
   INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(TARGETS meshbus meshbus-broker meshbus-agent meshbus-keeper meshbus-controller
+install(TARGETS meshbus meshbus-broker meshbus-agent meshbus-exporter meshbus-keeper meshbus-controller
   meshbus-mpi meshbus-mpi-exec meshbus-torch-exec COMPONENT programs)
 if(TARGET meshbus-mpi-pmix)
   install(TARGETS meshbus-mpi-pmix COMPONENT mpi)
@@ -77,6 +78,10 @@ file(GLOB schema_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/schemas/*.fbs)
 file(GLOB json_schema_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/share/schemas/*.json)
 install(FILES ${schema_files} ${json_schema_files} DESTINATION ${CMAKE_INSTALL_DATADIR}/meshbus/schemas
   COMPONENT development)
+foreach(folder prometheus grafana openapi)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/share/${folder} DESTINATION ${CMAKE_INSTALL_DATADIR}/meshbus
+    COMPONENT programs)
+endforeach()
 # Where only some targets were built there are none.
 install(DIRECTORY ${PROJECT_BINARY_DIR}/share/ DESTINATION ${CMAKE_INSTALL_DATADIR} COMPONENT programs OPTIONAL
   PATTERN made EXCLUDE)

@@ -58,7 +58,8 @@ Warden::Warden(const WardenOptions& options)
       launcher_(options.lifeline_fd),
       frozen_(options.frozen_limit),
       broker_restarts_({.most = std::nullopt}),
-      agent_restarts_({.most = RestartPolicy::kAgentRestarts}) {
+      agent_restarts_({.most = RestartPolicy::kAgentRestarts}),
+      exporter_(options.metrics_fd >= 0, starter_, log_) {
   role(RoleName::keeper).name = "keeper";
   role(RoleName::broker).name = "broker";
   role(RoleName::agent).name = "agent";
@@ -129,6 +130,7 @@ int Warden::wait_milliseconds() const {
   if (sequence_.phase() == Phase::running) {
     consider(frozen_.due());
     consider(broker_due_);
+    consider(exporter_.due());
   }
   if (!next) return -1;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(*next - Clock::now()).count();
@@ -153,6 +155,7 @@ void Warden::turn() {
   if (sequence_.phase() != Phase::running) return;
   if (broker_due_ && Clock::now() >= *broker_due_) restart_broker();
   if (frozen_.due() && Clock::now() >= *frozen_.due()) look_for_frozen();
+  exporter_.turn(Clock::now(), roles_);
 }
 
 void Warden::on_signals() {
@@ -230,6 +233,7 @@ void Warden::on_ready() {
   if (!agent.ready || !keeper.ready) return;
   sequence_.run();
   frozen_.start(Clock::now());
+  exporter_.start(Clock::now());
   const std::string& address = starter_.address();
   if (auto written = write_host_file(site_.directory(), kHostAddressFile, address + "\n"); !written)
     log_.say(written.error().detail());
@@ -238,6 +242,7 @@ void Warden::on_ready() {
                           .containment_reason = site_.containment_reason(),
                           .pids_limit = site_.pids_limit(),
                           .pids_reason = site_.pids_reason(),
+                          .metrics = options_.metrics_url,
                           .run_dir = site_.directory().path,
                           .pid = ::getpid(),
                           .broker_pid = broker.pid,
@@ -257,6 +262,8 @@ void Warden::reap_children() {
     }
     if (info.si_pid == 0) return;
     earlier_children_.erase(info.si_pid);
+    if (exporter_.on_exit(info.si_pid, describe_exit(info.si_code, info.si_status), Clock::now()))
+      continue;
     for (const RoleName name : {RoleName::keeper, RoleName::broker, RoleName::agent}) {
       Role& ended = role(name);
       if (ended.pid != info.si_pid) continue;
@@ -302,6 +309,7 @@ void Warden::on_broker_lost(const std::string& how) {
 
 void Warden::restart_broker() {
   broker_due_.reset();
+  exporter_.count_restart(RoleName::broker);
   if (auto started = starter_.start_broker(role(RoleName::broker)); !started)
     on_broker_lost("cannot be started: " + started.error().detail());
 }
@@ -318,6 +326,7 @@ void Warden::on_agent_lost(const std::string& how) {
   } else {
     log_.note(lost + ": restarting it (" + std::to_string(agent_restarts_.used()) + " of " +
               allowed + " within " + std::to_string(RestartPolicy::kWindow.count()) + " s)");
+    exporter_.count_restart(RoleName::agent);
     const auto started = starter_.restart_agent(role(RoleName::agent), role(RoleName::keeper));
     if (started) return;
     log_.say(started.error().detail() + ": ending the host");
@@ -407,7 +416,7 @@ void Warden::sweep() {
   site_.kill_contained();
   os::Sweeper sweeper([this](pid_t pid) {
     return pid == role(RoleName::broker).pid || pid == role(RoleName::agent).pid ||
-           earlier_children_.contains(pid);
+           pid == exporter_.pid() || earlier_children_.contains(pid);
   });
   if (sweeper.run(kOwnSweepLimit)) return;
   std::string left;
@@ -416,6 +425,7 @@ void Warden::sweep() {
 }
 
 int Warden::finish() {
+  exporter_.kill();
   for (const RoleName name : {RoleName::agent, RoleName::broker, RoleName::keeper}) {
     Role& left = role(name);
     if (left.alive()) ::kill(left.pid, SIGKILL);

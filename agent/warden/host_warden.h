@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 #include "agent/warden/end_sequence.h"
+#include "agent/warden/exporter_process.h"
 #include "agent/warden/frozen_roles.h"
 #include "agent/warden/host_site.h"
 #include "agent/warden/restart_policy.h"
@@ -76,6 +77,7 @@ class Warden {
   FrozenRoles frozen_;
   RestartPolicy broker_restarts_;
   RestartPolicy agent_restarts_;
+  ExporterProcess exporter_;
   std::optional<Clock::time_point> broker_due_;  // when the dead broker is started again
   bool has_swept_ = false;                       // the keeper said so
   int exit_code_ = 0;

@@ -41,6 +41,7 @@ std::string to_json_line(const ReadyReport& report) {
          (report.pids_reason.empty() ? "" : ",\"pids_limit_reason\":" + quote(report.pids_reason)) +
          ",\"run_dir\":" + quote(report.run_dir) +
          ",\"monitor\":" + quote("unix:" + report.run_dir + "/monitor") +
+         (report.metrics.empty() ? "" : ",\"metrics\":" + quote(report.metrics)) +
          ",\"broker_pid\":" + std::to_string(report.broker_pid) +
          ",\"agent_pid\":" + std::to_string(report.agent_pid) +
          ",\"keeper_pid\":" + std::to_string(report.keeper_pid) + "}\n";

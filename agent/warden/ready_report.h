@@ -16,6 +16,7 @@ struct ReadyReport {
                                    ///< be empty.
   std::uint64_t pids_limit = 0;    ///< 0: none.
   std::string pids_reason;         ///< Why there is none although there should be; may be empty.
+  std::string metrics = {};        ///< Where the metrics are served; empty: nowhere.
   std::string run_dir;
   pid_t pid = 0;
   pid_t broker_pid = 0;

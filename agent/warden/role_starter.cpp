@@ -136,6 +136,21 @@ Result<void> RoleStarter::start_agent(Role& agent) {
   return started;
 }
 
+Result<void> RoleStarter::start_exporter(Role& exporter) {
+  RoleStart start;
+  start.program = libexec_ / "meshbus-exporter";
+  start.add({"--listen-fd", std::to_string(options_.metrics_fd)});
+  start.add({"--listen", options_.metrics_address});
+  start.add({"--host", address_});
+  start.add({"--broker", site_.socket()});
+  start.add({"--monitor", "unix:" + site_.directory().path + "/monitor"});
+  if (procs_oom_score_) start.add({"--oom-score", std::to_string(*procs_oom_score_)});
+  add_settings(start);
+  start.inherit = {options_.metrics_fd};
+  start.death_signal = SIGKILL;
+  return start_role(exporter, start, *spawner_);
+}
+
 Result<void> RoleStarter::restart_agent(Role& agent, const Role& keeper) {
   auto pair = os::make_packet_pair();
   if (!pair) return fail(pair.error());

@@ -33,6 +33,8 @@ class RoleStarter {
   Result<void> start_agent(Role& agent);
   /// Starts another agent; the keeper gets its socket along the lifeline.
   Result<void> restart_agent(Role& agent, const Role& keeper);
+  /// Starts the process that serves the metrics.
+  Result<void> start_exporter(Role& exporter);
 
   /// The address by which the host is known.
   const std::string& address() const noexcept { return address_; }

@@ -24,6 +24,7 @@ enum class Containment {
 inline constexpr const char* kHostAddressFile = "address";
 
 /// What a host is started with.
+/// Large because: it is the command line of `meshbus host`.
 struct WardenOptions {
   std::string advertise;  ///< HostAddr as text; empty: `unix:` + a socket in the run directory.
   /// Further addresses for the broker; empty: it binds what it advertises.
@@ -52,6 +53,10 @@ struct WardenOptions {
   /// Contents by path: written below keys/ in the run directory, as keys.directory of this host,
   /// and gone with it. own.key is its own.
   std::vector<std::pair<std::string, std::string>> key_files;
+  /// A listening socket for the metrics of this host, and its address; -1: none are served.
+  int metrics_fd = -1;
+  std::string metrics_address;
+  std::string metrics_url;   ///< For the ready line.
   bool print_ready = false;  ///< Write the ready line to stdout too.
   /// Where meshbus-keeper, -broker and -agent are; empty: beside /proc/self/exe.
   std::filesystem::path libexec;

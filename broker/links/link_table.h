@@ -104,6 +104,8 @@ class LinkTable {
   void check_keys();
   /// Messages in links.
   std::size_t held() const noexcept;
+  /// Links that have a connection.
+  std::size_t connected() const noexcept;
   /// By address, at most so many.
   std::vector<wire::LinkStateT> states(std::size_t most) const;
 

@@ -20,8 +20,10 @@ inline constexpr std::size_t kDropReasons = 4;
 /// What became of every message that a broker took from a peer or link (`received`) or made itself
 /// (`originated`). At any time received + originated = delivered + handled + returned +
 /// fate_unknown + all dropped + what is held in queues; see Broker::held().
+/// Large because: each member counts another thing.
 struct Counters {
   std::uint64_t received = 0;
+  std::uint64_t received_bytes = 0;  ///< Their bytes, envelopes included.
   std::uint64_t originated = 0;
   std::uint64_t delivered =
       0;  ///< Handed to the socket of the receiver, or taken by the broker of its host.

@@ -16,6 +16,7 @@
 #include "cli/support/rank_json.h"
 #include "cli/support/text_error.h"
 #include "common/config/config.h"
+#include "common/http/http_socket.h"
 #include "meshbus/address.h"
 
 namespace meshbus::cli {
@@ -27,6 +28,8 @@ struct HostArguments {
   bool is_remote = false;
   /// TOKEN@ADDRESS each, or "-".
   std::vector<std::string> joins;
+  /// Where to serve metrics. Empty: nowhere.
+  std::string metrics;
 };
 
 /// Takes over the settings that are for the warden itself; broker and agent read theirs. Errors:
@@ -80,7 +83,17 @@ int run(HostArguments arguments) {
   if (const auto fine = check_addresses(options); !fine) return refuse(fine.error(), options);
   if (const auto code = join_hosts(arguments.joins, options)) return *code;
   if (const auto fine = apply_settings(options); !fine) return refuse(fine.error(), options);
-  return run_warden(options);
+  if (arguments.metrics.empty()) return run_warden(options);
+  // Made here, so that an address that is in use is found before anything starts, and the socket
+  // outlives the process that serves it.
+  const auto socket = http::listen_http(arguments.metrics);
+  if (!socket) return refuse(socket.error().within("--metrics"), options);
+  options.metrics_fd = socket->fd.get();
+  options.metrics_address = arguments.metrics;
+  options.metrics_url = socket->url;
+  const int code = run_warden(options);
+  if (!socket->path.empty()) ::unlink(socket->path.c_str());
+  return code;
 }
 
 }  // namespace
@@ -115,6 +128,10 @@ void add_host(CLI::App& app, Commands& commands) {
                       "it knows, before anything else; "
                       "- reads that from stdin; may be given again (meshbus keygen --token)");
   join->type_name("TOKEN@ADDRESS")->allow_extra_args(false)->excludes(insecure);
+  verb.add_option("--metrics", arguments->metrics,
+                  "Serve /metrics for Prometheus and /healthz at tcp:HOST:PORT (an IP address or "
+                  "localhost) or unix:PATH; everyone who can connect can read them")
+      ->type_name("ADDRESS");
   verb.add_option("--run-dir", options.run_dir,
                   "Where sockets are made; default $XDG_RUNTIME_DIR/meshbus or /tmp/meshbus-UID");
   add_duration(verb, "--grace", options.grace,

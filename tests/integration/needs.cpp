@@ -160,6 +160,8 @@ const Need kNeeds[] = {
     {need::mpi4py, why_no_mpi4py},
     {need::torch, [] { return why_no_module("torch"); }},
     {need::stacks, why_no_stacks},
+    {need::promtool, [] { return why_no_program("promtool"); }},
+    {need::chromium, [] { return why_no_program("chromium"); }},
     {need::root, why_not_root}};
 
 }  // namespace

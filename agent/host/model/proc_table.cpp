@@ -76,8 +76,10 @@ Mesh& ProcTable::add_mesh(MeshSpec spec, Reactor::Time now) {
 
 Proc* ProcTable::add_proc(Mesh& mesh, const std::shared_ptr<const Assignment>& assignment,
                           std::uint64_t rank, std::uint64_t incarnation, LineTail::Limits tail) {
-  return insert(
+  Proc* proc = insert(
       std::make_unique<Proc>(mesh, assignment, ProcState(rank, incarnation), next_id_, tail));
+  if (proc != nullptr) ++counts_.spawned;
+  return proc;
 }
 
 Proc* ProcTable::restart_proc(Proc& former, const std::shared_ptr<const Assignment>& assignment,
@@ -87,6 +89,7 @@ Proc* ProcTable::restart_proc(Proc& former, const std::shared_ptr<const Assignme
   auto next = std::make_unique<Proc>(former.mesh, assignment, state, next_id_, tail);
   next->output.continue_from(former.output);
   remove(former);
+  ++counts_.restarted;
   return insert(std::move(next));
 }
 
@@ -157,6 +160,7 @@ void ProcTable::publish(Proc& proc, const wire::RankTrouble& trouble) {
 void ProcTable::publish(Proc& proc, std::unique_ptr<wire::ExitReportT> exit_report,
                         Reactor::Time now) {
   proc.mesh.updates.add(*exit_report);
+  counts_.add_end(exit_report->cause, proc.state.state() == wire::ProcState::failed);
   proc.exit.set_report(std::move(exit_report));
   remember(proc, now);
   touch(proc);

@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "agent/host/model/host_counts.h"
 #include "agent/host/model/mesh.h"
 #include "agent/host/model/record_book.h"
 #include "wire/forward.h"
@@ -19,6 +20,7 @@ namespace meshbus::host {
 
 /// All meshes and procs of this host, the ended ones included as long as they are remembered, and
 /// what has happened to them and is not written down or sent yet.
+/// Large because: it is the one place where meshes and procs are kept, found and forgotten.
 class ProcTable {
  public:
   using Meshes = std::map<std::string, std::unique_ptr<Mesh>, std::less<>>;
@@ -34,6 +36,8 @@ class ProcTable {
   /// Procs that have not ended.
   std::size_t live() const noexcept { return live_; }
   std::vector<Proc*> live_procs() const;
+  /// What has happened since this agent started.
+  const HostCounts& counts() const noexcept { return counts_; }
 
   Mesh& add_mesh(MeshSpec spec, Reactor::Time now);
   /// A new rank. Null when another proc has the same key: the rank must be refused.
@@ -92,6 +96,7 @@ class ProcTable {
   std::uint64_t next_id_ = 1;
   std::size_t live_ = 0;
   RecordBook records_;
+  HostCounts counts_;
   bool may_forget_meshes_ = false;
 };
 

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "agent/host/updates/host_counters.h"
 #include "agent/host/updates/mesh_report.h"
 #include "common/base/log.h"
 #include "common/wire/control.h"
@@ -140,6 +141,8 @@ void HostService::on_get_host(const Request& request, const wire::GetHost&) {
   auto state = facts_.make();
   state.broker_restarts = broker_restarts_;
   state.broker_restarted_ns = broker_restarted_ns_;
+  state.counters = std::make_unique<wire::HostCountersT>(
+      make_host_counters(procs_.table(), bus_.reactor().long_turns()));
   bus_.answer(request, std::move(state));
 }
 
