@@ -265,8 +265,28 @@ void Controller::say(const std::vector<WatchEvent>& events) {
     if (event.kind == WatchEvent::Kind::late)
       log::warn("this poll is " + std::to_string(event.lateness.count()) + " ms late");
   }
+  told_ += events.size();
   if (events_.on_events) events_.on_events(events);
   subscribers_.tell(events);
+}
+
+ControllerCounts Controller::counts() const {
+  ControllerCounts counts;
+  counts.polls = supervisor_.polls();
+  counts.late_polls = supervisor_.late_polls();
+  counts.events = told_;
+  counts.subscribers = subscribers_.count();
+  counts.hosts = options_.hosts.size();
+  counts.unreachable = supervisor_.unreachable().size();
+  counts.meshes = supervisor_.meshes().size();
+  counts.owned = supervisor_.live_owned();
+  for (const auto& [name, mesh] : supervisor_.meshes()) {
+    counts.ranks += mesh.size();
+    counts.live += mesh.live();
+    counts.failed += mesh.failed();
+  }
+  counts.is_up = gateway_.bus() != nullptr && gateway_.bus()->is_up();
+  return counts;
 }
 
 void Controller::on_state_changed(const Request& request, const wire::StateChanged& changed) {

@@ -10,6 +10,7 @@
 
 #include <zmq.hpp>
 
+#include "client/controller/controller_counts.h"
 #include "client/controller/controller_gateway.h"
 #include "client/controller/handover_service.h"
 #include "client/controller/subscriber_service.h"
@@ -76,6 +77,8 @@ class Controller {
   void close(const std::string& reason);
   /// Meshes that it answers for, and that have not ended.
   std::size_t live_owned() const { return supervisor_.live_owned(); }
+  /// For metrics. Looks at every mesh.
+  ControllerCounts counts() const;
 
  private:
   ControllerGateway::Events gateway_events();
@@ -105,6 +108,7 @@ class Controller {
   std::map<std::uint64_t, HostAddr> agents_;
   Reactor::TimerId timer_ = 0;
   bool is_closed_ = false;
+  std::uint64_t told_ = 0;  ///< Events.
 };
 
 }  // namespace meshbus

@@ -4,7 +4,9 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,8 @@
 
 #include "client/controller/controller.h"
 #include "client/controller/event_json.h"
+#include "client/controller/http/page_thread.h"
+#include "client/controller/http/page_token.h"
 #include "client/controller/line_writer.h"
 #include "client/controller/supervision_event.h"
 #include "common/base/exit_codes.h"
@@ -24,6 +28,8 @@ namespace {
 
 using namespace meshbus;
 
+/// The page hears so often how the controller is.
+constexpr std::chrono::seconds kCountPeriod{1};
 constexpr std::size_t kOutputLimit = 16 * 1024 * 1024;
 
 struct Arguments {
@@ -31,6 +37,9 @@ struct Arguments {
   std::string mesh;
   int lifeline_fd = -1;
   std::vector<std::string> settings;
+  /// Where to serve the page. Empty: nowhere.
+  std::string http;
+  std::string http_token;
 };
 
 int give_up(int code, const std::string& why) {
@@ -83,6 +92,11 @@ class Program {
     reactor_.forget(signals_.get());
     if (lifeline_) reactor_.forget(lifeline_.get());
   }
+  /// Serves the page until the end.
+  void serve(zmq::context_t& context, http::HttpSocket socket, PageServer::Options options) {
+    page_.emplace(context, std::move(socket), std::move(options));
+    count();
+  }
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
@@ -99,6 +113,10 @@ class Program {
   void show_life() {
     manager_.keep_alive(std::chrono::steady_clock::now());
     reactor_.after(manager_.period(), [this] { show_life(); });
+  }
+  void count() {
+    page_->set_counts(controller_.counts());
+    reactor_.after(kCountPeriod, [this] { count(); });
   }
   void on_signal() {
     signalfd_siginfo info{};
@@ -137,7 +155,36 @@ class Program {
   Controller controller_;
   UniqueFd lifeline_;
   UniqueFd signals_;
+  std::optional<PageThread> page_;
 };
+
+/// Where the page is to be, and how it is guarded.
+struct Page {
+  http::HttpSocket socket;
+  PageServer::Options options;
+};
+
+/// Nothing: no page is wanted. Errors: configuration_error, io_error.
+Result<std::optional<Page>> make_page(const Arguments& arguments,
+                                      const Controller::Options& controller) {
+  if (arguments.http.empty()) return std::nullopt;
+  const auto address = HostAddr::parse(arguments.http);
+  if (!address) return fail(address.error().within("--http"));
+  Page page;
+  if (address->transport() == Transport::tcp) {
+    if (arguments.http_token.empty())
+      return fail(ErrorCode::configuration_error,
+                  "--http over tcp needs --http-token FILE, which is made when there is none");
+    auto token = read_page_token(arguments.http_token);
+    if (!token) return fail(token.error().within("--http-token"));
+    page.options.token = std::move(*token);
+  }
+  auto socket = http::listen_http(arguments.http);
+  if (!socket) return fail(socket.error().within("--http"));
+  page.socket = std::move(*socket);
+  page.options.site = {.hosts = controller.hosts, .site = {}, .reach = controller.reach};
+  return page;
+}
 
 Result<Controller::Options> make_options(const Arguments& arguments, const Config& config) {
   std::vector<HostAddr> hosts;
@@ -166,6 +213,14 @@ int run(int argc, char** argv) {
   app.add_option("--mesh", arguments.mesh, "Only this mesh: its name, or the part before the uuid");
   app.add_option("--lifeline-fd", arguments.lifeline_fd,
                  "Descriptor whose end means that whoever started this is gone");
+  app.add_option("--http", arguments.http,
+                 "Serve a page that shows these hosts, its API, /metrics and /healthz at "
+                 "tcp:HOST:PORT (an IP address or localhost) or unix:PATH")
+      ->type_name("ADDRESS");
+  app.add_option("--http-token", arguments.http_token,
+                 "File with the token that the page asks for; it is made when there is none. "
+                 "Needed with tcp")
+      ->type_name("FILE");
   app.add_option("--set", arguments.settings, "A setting: KEY=VALUE, as in supervision.poll=10s")
       ->type_name("KEY=VALUE");
   try {
@@ -180,6 +235,8 @@ int run(int argc, char** argv) {
                  log::find_level(config->word(keys::log_level)).value_or(log::Level::warn));
   auto options = make_options(arguments, *config);
   if (!options) return give_up(exits::kUsage, options.error().to_string());
+  auto page = make_page(arguments, *options);
+  if (!page) return give_up(exits::kUsage, page.error().to_string());
 
   // Before any thread is made: libzmq's are to take none of these signals.
   auto manager = ServiceManager::from_environment();
@@ -191,8 +248,15 @@ int run(int argc, char** argv) {
   ::sigprocmask(SIG_BLOCK, &ends, nullptr);
   ::signal(SIGPIPE, SIG_IGN);
   zmq::context_t context(1);
+  const std::string socket_file = *page ? (*page)->socket.path : "";
   Program program(context, std::move(*options), arguments.lifeline_fd, std::move(manager));
-  return program.run();
+  if (*page) {
+    std::fprintf(stderr, "meshbus-controller: the page is at %s\n", (*page)->socket.url.c_str());
+    program.serve(context, std::move((*page)->socket), std::move((*page)->options));
+  }
+  const int code = program.run();
+  if (!socket_file.empty()) ::unlink(socket_file.c_str());
+  return code;
 }
 
 }  // namespace

@@ -27,6 +27,8 @@ class SubscriberService {
   void send_heartbeats();
   /// Whether that mesh, or mesh of actors, has a subscriber.
   bool is_wanted(const std::string& mesh) const { return subscriptions_.count(mesh) != 0; }
+  /// All subscriptions.
+  std::uint64_t count() const { return subscriptions_.count({}); }
   /// A message to that proc has come back.
   void on_undeliverable(const wire::Envelope& envelope, const Error& error);
 

@@ -1,0 +1,97 @@
+// What is known of the site: a snapshot, then its changes (docs: share/openapi/controller.json).
+
+export class Store {
+  constructor() { this.clear(); }
+
+  clear() {
+    this.sequence = 0;
+    this.time = '';
+    this.cut = 0;
+    this.hosts = new Map();
+    this.meshes = new Map();
+    this.events = [];
+  }
+
+  /** Takes over a view: everything, or what has changed since the one before. */
+  apply(view) {
+    if (view.since === 0) this.clear();
+    this.sequence = view.sequence;
+    this.time = view.time;
+    this.cut = view.cut;
+    for (const host of view.hosts) this.hosts.set(host.host, host);
+    for (const name of view.gone) this.meshes.delete(name);
+    for (const mesh of view.meshes) {
+      const known = this.meshes.get(mesh.mesh);
+      const ranks = known ? known.ranks : new Map();
+      for (const rank of mesh.ranks) ranks.set(rank.rank, rank);
+      this.meshes.set(mesh.mesh, { ...mesh, ranks });
+    }
+    this.events.push(...view.events);
+    if (this.events.length > 1000) this.events.splice(0, this.events.length - 1000);
+  }
+
+  /** Ranks of a mesh by state. */
+  counts(mesh) {
+    const counts = {};
+    for (const rank of mesh.ranks.values()) {
+      const name = rank.trouble ? rank.trouble.trouble : rank.status;
+      counts[name] = (counts[name] ?? 0) + 1;
+    }
+    return counts;
+  }
+
+  /** Every attempt of a rank that is known, oldest first: {started, ended, status, reason}. */
+  attempts(mesh, rank) {
+    const found = new Map();
+    for (const event of this.events) {
+      if (event.mesh === mesh.mesh && event.end && event.end.rank === rank.rank) found.set(event.end.started, event.end);
+    }
+    found.set(rank.started, rank);
+    return [...found.values()].filter((one) => one.started).sort((a, b) => (a.started < b.started ? -1 : 1));
+  }
+}
+
+let token = sessionStorage.getItem('meshbus-token') ?? '';
+// A link may bring the token, and the view to open: #token=TOKEN or #token=TOKEN&view=/mesh/NAME. It leaves the address at once.
+const given = /^#token=([^&]*)(?:&view=(.*))?$/.exec(location.hash);
+if (given) {
+  token = decodeURIComponent(given[1]);
+  sessionStorage.setItem('meshbus-token', token);
+  history.replaceState(null, '', `${location.pathname}#${given[2] ?? '/'}`);
+}
+export function setToken(text) { token = text; sessionStorage.setItem('meshbus-token', text); }
+
+function headers() { return token ? { Authorization: `Bearer ${token}` } : {}; }
+
+/** One answer of the API. */
+export async function ask(path) {
+  const response = await fetch(path, { headers: headers(), cache: 'no-store' });
+  if (!response.ok) throw Object.assign(new Error((await response.text()).trim()), { status: response.status });
+  return response.json();
+}
+
+/** Reads a stream of server-sent events until it ends; onEvent(name, data). EventSource cannot send a token. */
+export async function follow(path, onEvent, signal) {
+  const response = await fetch(path, { headers: headers(), cache: 'no-store', signal });
+  if (!response.ok) throw Object.assign(new Error((await response.text()).trim()), { status: response.status });
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let pieces = [];
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    // A snapshot comes in many pieces: they are joined once its end is there.
+    pieces.push(value);
+    if (!value.includes('\n\n') && !(value.startsWith('\n') && pieces.length > 1)) continue;
+    const blocks = pieces.join('').split('\n\n');
+    pieces = [blocks.pop()];
+    for (const block of blocks) {
+      let name = 'message';
+      const data = [];
+      for (const line of block.split('\n')) {
+        if (line.startsWith('event: ')) name = line.slice(7);
+        if (line.startsWith('data: ')) data.push(line.slice(6));
+      }
+      if (data.length > 0) onEvent(name, JSON.parse(data.join('\n')));
+    }
+  }
+}

@@ -1,0 +1,306 @@
+// The page of a controller: its files, its API against share/openapi/controller.json, its metrics,
+// and what hostile ranks and requests can do there.
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/integration/controller/harness.h"
+#include "tests/integration/needs.h"
+#include "tests/support/golden.h"
+#include "tests/support/http_client.h"
+#include "tests/support/temp_dir.h"
+
+using namespace meshbus;
+using namespace meshbus::test;
+using namespace std::chrono_literals;
+using nlohmann::json;
+
+namespace {
+
+constexpr const char* kEvil = "<img src=x onerror=\"document.title='PWNED'\">";
+
+json read_openapi() {
+  std::ifstream in(source_dir() + "/share/openapi/controller.json");
+  return json::parse(in);
+}
+
+/// Whether a value is as a schema of that file says: types, required properties, enumerations.
+void check_schema(const json& api, const json& schema, const json& value, const std::string& at) {
+  INFO(at, ": ", value.dump().substr(0, 200));
+  if (schema.value("nullable", false) && value.is_null()) return;
+  if (schema.contains("$ref")) {
+    const auto path = schema.at("$ref").get<std::string>().substr(1);
+    return check_schema(api, api.at(json::json_pointer(path)), value, at);
+  }
+  if (schema.contains("allOf")) return check_schema(api, schema.at("allOf").at(0), value, at);
+  const auto type = schema.value("type", "");
+  if (type == "object") {
+    REQUIRE(value.is_object());
+    for (const auto& name : schema.value("required", json::array())) {
+      INFO(name.get<std::string>());
+      CHECK(value.contains(name.get<std::string>()));
+    }
+    const auto properties = schema.value("properties", json::object());
+    for (const auto& [name, one] : properties.items()) {
+      if (value.contains(name)) check_schema(api, one, value.at(name), at + "." + name);
+    }
+  } else if (type == "array") {
+    REQUIRE(value.is_array());
+    for (const auto& one : value) check_schema(api, schema.at("items"), one, at + "[]");
+  } else if (type == "integer") {
+    CHECK(value.is_number_integer());
+  } else if (type == "string") {
+    CHECK(value.is_string());
+    if (schema.contains("enum")) {
+      const auto& words = schema.at("enum");
+      CHECK(std::find(words.begin(), words.end(), value) != words.end());
+    }
+  }
+}
+
+/// A host and a controller with a page.
+struct Fixture {
+  explicit Fixture(const std::string& address = "tcp:127.0.0.1:0")
+      : controller({bin("meshbus-controller"), "--hosts", host.address(), "--http", address,
+                    "--http-token", dir / "token", "--set", "supervision.poll=1s"}) {
+    controller.wait_for_output("the page is at ", in_time);
+    const auto& text = controller.err();
+    const auto begin = text.find("the page is at ") + 15;
+    url = text.substr(begin, text.find('\n', begin) - begin);
+    std::ifstream in(dir / "token");
+    std::getline(in, token);
+  }
+  std::vector<std::string> headers() const { return {"Authorization: Bearer " + token}; }
+  json site(std::uint64_t since = 0) const {
+    const auto answer = http_get(url, "/api/site?since=" + std::to_string(since), headers());
+    INFO(answer.head);
+    REQUIRE(answer.status == 200);
+    return json::parse(answer.body);
+  }
+  /// Waits for a site of which that holds.
+  json site_when(const std::function<bool(const json&)>& holds) const {
+    json found;
+    REQUIRE(wait_until(
+        [&] {
+          found = site();
+          return holds(found);
+        },
+        in_time));
+    return found;
+  }
+  std::vector<std::string> lines_of_metrics() const {
+    std::istringstream in(http_get(url, "/metrics").body);
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(in, line);) lines.push_back(line);
+    return lines;
+  }
+
+  TempDir dir;
+  StandingHost host;
+  Process controller;
+  std::string url;
+  std::string token;
+};
+
+/// A mesh of one rank whose command, name of a file and last words are markup and escapes.
+std::string run_evil(const Fixture& at) {
+  const auto finished = run_cli(
+      {"run", "--hosts", at.host.address(), "-n", "1", "--name", "evil", "--", "sh", "-c",
+       "head -c 1000000 /dev/zero | tr '\\0' x >&2; printf '\\n%s\\033[31mred\\n' \"$1\" >&2; "
+       "exit 3",
+       "sh", kEvil});
+  CHECK(finished.status == ExitStatus::exited(3));
+  std::string name;
+  at.site_when([&](const json& site) {
+    for (const auto& mesh : site.at("meshes")) {
+      if (mesh.at("ranks").size() == 1 && !mesh.at("ranks").at(0).at("ended").is_null())
+        name = mesh.at("mesh");
+    }
+    return !name.empty();
+  });
+  return name;
+}
+
+}  // namespace
+
+TEST_CASE("page: the API is as its OpenAPI file says") {
+  const Fixture at;
+  run_evil(at);
+  const auto api = read_openapi();
+  const auto site = at.site_when([](const json& one) { return !one.at("events").empty(); });
+  check_schema(api, api.at("components").at("schemas").at("View"), site, "view");
+  CHECK(site.at("since") == 0);
+  CHECK(site.at("hosts").at(0).at("state") == "up");
+  CHECK(site.at("meshes").at(0).at("ranks").at(0).at("reason") == "exit 3");
+  // Only what has changed since.
+  const auto later = at.site(site.at("sequence").get<std::uint64_t>());
+  check_schema(api, api.at("components").at("schemas").at("View"), later, "view");
+  CHECK(later.at("meshes").empty());
+  // A number of another life is no number.
+  CHECK_FALSE(at.site(1'000'000'000).at("hosts").empty());
+  for (const auto& [path, methods] : api.at("paths").items()) {
+    if (path == "/api/stream" || path == "/api/logs") continue;
+    INFO(path);
+    CHECK(http_get(at.url, path, at.headers()).status == 200);
+  }
+}
+
+TEST_CASE("page: a stream tells the site, then its changes") {
+  const Fixture at;
+  HttpClient stream(at.url);
+  stream.send("GET /api/stream HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " + at.token +
+              "\r\n\r\n");
+  REQUIRE(stream.read_until("\n\n", in_time));
+  CHECK(stream.received().find("Content-Type: text/event-stream") != std::string::npos);
+  CHECK(stream.received().find("event: site\nid: ") != std::string::npos);
+  run_cli({"run", "--hosts", at.host.address(), "-n", "1", "--name", "seen", "--", "true"});
+  CHECK(stream.read_until("\"mesh\":\"seen-", in_time));
+  CHECK_FALSE(stream.is_closed_within(10ms));
+}
+
+TEST_CASE("page: logs are live, and a mesh or rank that does not exist has none") {
+  const Fixture at;
+  CHECK(http_get(at.url, "/api/logs?mesh=none-1", at.headers()).status == 404);
+  CHECK(http_get(at.url, "/api/logs?mesh=none-1").status == 401);
+  Process running(cli({"run", "--hosts", at.host.address(), "-n", "2", "--name", "talk", "--", "sh",
+                       "-c", "echo begun; read line; echo \"heard $line\""}),
+                  {.stdin_pipe = true});
+  std::string name;
+  at.site_when([&](const json& site) {
+    for (const auto& mesh : site.at("meshes")) name = mesh.at("mesh");
+    return !name.empty();
+  });
+  CHECK(http_get(at.url, "/api/logs?rank=x&mesh=" + name, at.headers()).status == 400);
+  CHECK(http_get(at.url, "/api/logs?rank=7&mesh=" + name, at.headers()).status == 404);
+  HttpClient stream(at.url);
+  stream.send("GET /api/logs?rank=0&mesh=" + name +
+              " HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " + at.token + "\r\n\r\n");
+  REQUIRE(stream.read_until("\"text\":\"begun\\n\"", in_time));
+  running.write_stdin("you\n");
+  CHECK(stream.read_until("\"text\":\"heard you\\n\"", in_time));
+  running.close_stdin();
+  CHECK(stream.read_until("event: end\ndata: {\"host\":", in_time));
+  CHECK(stream.received().find("\"error\":null") != std::string::npos);
+}
+
+TEST_CASE("page: the API takes the token and nothing else; the page has no data of its own") {
+  const Fixture at;
+  struct stat file{};
+  REQUIRE(::stat((at.dir / "token").c_str(), &file) == 0);
+  CHECK((file.st_mode & 0777) == 0600);
+  CHECK(at.token.size() == 64);
+  for (const char* path : {"/api/site", "/api/stream", "/api/other"}) {
+    CHECK(http_get(at.url, path).status == 401);
+    CHECK(http_get(at.url, path, {"Authorization: Bearer " + at.token + "0"}).status == 401);
+    CHECK(http_get(at.url, path, {"Authorization: Basic " + at.token}).status == 401);
+    CHECK(http_get(at.url, std::string(path) + "?token=" + at.token).status == 401);
+  }
+  CHECK(http_get(at.url, "/api/other", at.headers()).status == 404);
+  CHECK(http_get(at.url, "/api/site?since=-1", at.headers()).status == 400);
+  const auto page = http_get(at.url, "/");
+  CHECK(page.status == 200);
+  CHECK(page.head.find("Content-Security-Policy: default-src 'none'; script-src 'self'") !=
+        std::string::npos);
+  CHECK(page.head.find("Access-Control") == std::string::npos);
+  CHECK(page.body.find("https://") == std::string::npos);
+  CHECK(http_get(at.url, "/main.js").head.find("text/javascript") != std::string::npos);
+  CHECK(http_get(at.url, "/../main.js").status == 404);
+  // A page of another site cannot be made to point here.
+  HttpClient evil(at.url);
+  evil.send("GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n");
+  CHECK(evil.read_all().status == 421);
+  HttpClient poster(at.url);
+  poster.send("POST /api/site HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  CHECK(poster.read_all().status == 405);
+}
+
+TEST_CASE("page: a file with a token that others can read is refused, and tcp without one") {
+  const StandingHost host;
+  const TempDir dir;
+  std::ofstream(dir / "token") << "0123456789abcdef\n";
+  REQUIRE(::chmod((dir / "token").c_str(), 0644) == 0);
+  const auto started = [&](Words words) {
+    words.insert(words.begin(), {bin("meshbus-controller"), "--hosts", host.address()});
+    return run(words, in_time);
+  };
+  const auto open = started({"--http", "tcp:127.0.0.1:0", "--http-token", dir / "token"});
+  CHECK(open.status == ExitStatus::exited(2));
+  CHECK(open.err.find("chmod 600") != std::string::npos);
+  const auto none = started({"--http", "tcp:127.0.0.1:0"});
+  CHECK(none.status == ExitStatus::exited(2));
+  CHECK(none.err.find("--http-token") != std::string::npos);
+}
+
+TEST_CASE("page: a unix socket needs no token, and is removed") {
+  const TempDir dir;
+  const std::string path = dir / "page";
+  {
+    Fixture at("unix:" + path);
+    struct stat file{};
+    REQUIRE(::stat(path.c_str(), &file) == 0);
+    CHECK((file.st_mode & 0777) == 0600);
+    CHECK(http_get(at.url, "/api/site").status == 200);
+    at.controller.send_signal(SIGTERM);
+    CHECK(at.controller.wait_exit(in_time) == ExitStatus::exited(0));
+  }
+  CHECK_FALSE(std::filesystem::exists(path));
+}
+
+TEST_CASE("page: metrics and health of the controller") {
+  Fixture at;
+  REQUIRE(wait_until([&] { return http_get(at.url, "/healthz").status == 200; }, in_time));
+  const auto has = [&](const std::string& line) {
+    return wait_until(
+        [&] {
+          const auto lines = at.lines_of_metrics();
+          return std::find(lines.begin(), lines.end(), line) != lines.end();
+        },
+        in_time);
+  };
+  CHECK(has("meshbus_controller_up 1"));
+  CHECK(has("meshbus_controller_hosts 1"));
+  CHECK(has("meshbus_controller_unreachable_hosts 0"));
+  CHECK(has("meshbus_controller_late_polls_total 0"));
+  run_cli({"run", "--hosts", at.host.address(), "-n", "2", "--", "sh", "-c", "exit 1"});
+  CHECK(has("meshbus_controller_failed_ranks 2"));
+  at.host.process().send_signal(SIGTERM);
+  CHECK(wait_until([&] { return http_get(at.url, "/healthz").status == 503; }, in_time));
+}
+
+TEST_CASE("page: promtool finds nothing to complain about in a controller" *
+          doctest::test_suite(need::promtool)) {
+  const Fixture at;
+  const auto checked =
+      run({"promtool", "check", "metrics"}, in_time, {.input = http_get(at.url, "/metrics").body});
+  INFO(checked.out, checked.err);
+  CHECK(checked.status == ExitStatus::exited(0));
+  CHECK(checked.out + checked.err == "");
+}
+
+TEST_CASE("page: a browser shows what hostile ranks write as text" *
+          doctest::test_suite(need::chromium)) {
+  const Fixture at;
+  const auto name = run_evil(at);
+  const std::string mesh = "/mesh/" + name;
+  for (const std::string& view : {std::string("/"), mesh, mesh + "/why", mesh + "/rank/0"}) {
+    const TempDir profile;
+    const auto shown =
+        run({"chromium", "--headless=new", "--no-sandbox", "--disable-gpu",
+             "--user-data-dir=" + profile.path().string(), "--virtual-time-budget=20000",
+             "--dump-dom", at.url + "/#token=" + at.token + "&view=" + view},
+            120s);
+    INFO(view, shown.err);
+    CHECK(shown.status == ExitStatus::exited(0));
+    CHECK(shown.out.find(at.token) == std::string::npos);
+    CHECK(shown.out.find(name) != std::string::npos);
+    CHECK(shown.out.find("<img") == std::string::npos);
+    // What ranks wrote is on these.
+    if (view.size() > mesh.size())
+      CHECK(shown.out.find("&lt;img src=x onerror=") != std::string::npos);
+    CHECK(shown.out.find("PWNED</title>") == std::string::npos);
+  }
+}
