@@ -67,6 +67,14 @@ std::size_t places_of(std::string_view text) {
   return places;
 }
 
+std::string text_behind(std::string_view text, std::size_t places) {
+  const auto shown = text::visible(text);
+  std::string_view rest = shown;
+  for (std::size_t at = 0; at < places && !rest.empty();)
+    at += width_of(take_character(rest).second);
+  return std::string(rest);
+}
+
 std::size_t Screen::put(std::size_t row, std::size_t column, std::string_view text, Ink ink,
                         std::size_t width) {
   if (row >= lines_.size() || column >= columns_) return 0;

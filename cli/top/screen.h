@@ -50,5 +50,7 @@ class Screen {
 
 /// How many places a text takes when Screen::put() writes it.
 std::size_t places_of(std::string_view text);
+/// What Screen::put() would write of a text behind so many places.
+std::string text_behind(std::string_view text, std::size_t places);
 
 }  // namespace meshbus::cli

@@ -173,6 +173,9 @@ TopOrder on_signal_key(TopState& state, int key) {
   return {};
 }
 
+/// Columns by which Left and Right move a pane.
+constexpr std::size_t kSideStep = 20;
+
 TopOrder on_pane_key(TopState& state, int key, std::size_t lines) {
   auto& pane = state.pane;
   const auto page = lines > 2 ? lines - 2 : 1;
@@ -186,6 +189,8 @@ TopOrder on_pane_key(TopState& state, int key, std::size_t lines) {
     case kKeyPageUp: pane.first -= std::min(pane.first, page); break;
     case kKeyPageDown:
     case ' ': pane.first += page; break;
+    case kKeyLeft: pane.left -= std::min(pane.left, kSideStep); break;
+    case kKeyRight: pane.left += kSideStep; break;
     case kKeyHome: pane.first = 0; break;
     case kKeyEnd: pane.first = last; break;
     default: return {};

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <ctime>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cli/support/table.h"
@@ -69,10 +70,9 @@ std::string clock_text(std::chrono::system_clock::time_point time) {
 /// Texts of different inks, one behind the other.
 class Writer {
  public:
-  Writer(Screen& screen, std::size_t row, std::size_t end)
-      : screen_(screen), row_(row), end_(end) {}
-  void add(std::string_view text, Ink ink = Ink::plain) {
-    if (at_ < end_) at_ += screen_.put(row_, at_, text, ink, end_ - at_);
+  void add(std::string text, Ink ink = Ink::plain) {
+    places_ += places_of(text);
+    texts_.emplace_back(std::move(text), ink);
   }
   void add_if(std::uint64_t count, std::string_view word, Ink ink) {
     if (count == 0) return;
@@ -80,14 +80,30 @@ class Writer {
     is_first_ = false;
   }
   void begin_list() { is_first_ = true; }
+  std::size_t places() const { return places_; }
+  /// Returns the column behind.
+  std::size_t write(Screen& screen, std::size_t row, std::size_t at) const {
+    for (const auto& [text, ink] : texts_) at += screen.put(row, at, text, ink);
+    return at;
+  }
 
  private:
-  Screen& screen_;
-  std::size_t row_;
-  std::size_t end_;
-  std::size_t at_ = 0;
+  std::vector<std::pair<std::string, Ink>> texts_;
+  std::size_t places_ = 0;
   bool is_first_ = true;
 };
+
+/// The first line: the title and the time give way to the counts.
+void draw_counts(Screen& screen, const Writer& counts, const std::string& time) {
+  constexpr std::string_view kTitle = "meshbus top  ";
+  const auto width = screen.columns();
+  std::size_t at = 0;
+  if (kTitle.size() + counts.places() + 1 + time.size() <= width)
+    at = screen.put(0, 0, kTitle, Ink::bold);
+  counts.write(screen, 0, at);
+  if (at + counts.places() + 1 + time.size() <= width)
+    screen.put_right(0, width, time, Ink::dim, time.size());
+}
 
 void draw_head(Screen& screen, const TopState& state) {
   const auto& view = state.view;
@@ -101,10 +117,7 @@ void draw_head(Screen& screen, const TopState& state) {
   for (const auto& mesh : view.meshes) {
     for (const auto& rank : mesh.ranks) sum.add(figures_of(*rank));
   }
-  const auto time = clock_text(view.time);
-  screen.put_right(0, screen.columns(), time, Ink::dim, time.size());
-  Writer first(screen, 0, screen.columns() - std::min(screen.columns(), time.size() + 1));
-  first.add("meshbus top  ", Ink::bold);
+  Writer first;
   first.add("hosts: ");
   first.add_if(hosts[1], "up", Ink::good);
   first.add_if(hosts[2], "lost", Ink::bad);
@@ -116,12 +129,14 @@ void draw_head(Screen& screen, const TopState& state) {
   first.add_if(sum.failed, "failed", Ink::bad);
   if (sum.live + sum.failed == 0) first.add("none", Ink::dim);
   if (view.cut != 0) first.add("  (" + std::to_string(view.cut) + " more not shown)", Ink::warn);
-  Writer second(screen, 1, screen.columns());
+  draw_counts(screen, first, clock_text(view.time));
+  Writer second;
   second.add("CPU " + load_text(sum.cpu) + "  memory " + memory_text(sum.memory) + "  messages " +
              rate_text(rate) + "/s  queued " + std::to_string(sum.queued) + "  sort " +
              std::string(to_string(state.tree.sort)) + (state.tree.is_reversed ? " reversed" : ""));
   if (!state.tree.filter.empty() && state.mode != Mode::filter)
     second.add("  filter " + state.tree.filter, Ink::warn);
+  second.write(screen, 1, 0);
 }
 
 void draw_titles(Screen& screen, std::size_t line) {
@@ -176,10 +191,8 @@ void draw_foot(Screen& screen, const TopState& state) {
     screen.put(line, 0, state.message, Ink::warn);
     return;
   }
-  screen.put(
-      line, 0,
-      "? help  / filter  s sort  Enter fold  e ended  w why  l logs  k signal  x stop  q quit",
-      Ink::dim);
+  screen.put(line, 0, "? help  / filter  s sort  e ended  w why  l logs  k signal  x stop  q quit",
+             Ink::dim);
 }
 
 void draw_list(Screen& screen, TopState& state) {
@@ -213,13 +226,25 @@ void draw_pane(Screen& screen, TopState& state) {
   pane.first = std::min(pane.first, last);
   screen.put(0, 0, "meshbus " + pane.title, Ink::title);
   screen.paint(0, Ink::title);
-  for (std::size_t i = 0; i < space && pane.first + i < pane.lines.size(); ++i)
-    screen.put(1 + i, 0, pane.lines[pane.first + i]);
+  const auto shown = std::min(space, pane.lines.size() - pane.first);
+  std::size_t longest = 0;
+  for (std::size_t i = 0; i < shown; ++i)
+    longest = std::max(longest, places_of(pane.lines[pane.first + i]));
+  pane.left = std::min(pane.left, longest - std::min(longest, screen.columns()));
+  for (std::size_t i = 0; i < shown; ++i) {
+    const auto& line = pane.lines[pane.first + i];
+    screen.put(1 + i, 0, text_behind(line, pane.left));
+    // The text goes on, to the left or to the right.
+    if (pane.left != 0) screen.put(1 + i, 0, "<", Ink::warn);
+    if (places_of(line) > pane.left + screen.columns())
+      screen.put(1 + i, screen.columns() - 1, ">", Ink::warn);
+  }
   if (pane.lines.empty())
     screen.put(1, 0, pane.is_running ? "..." : "It printed nothing.", Ink::dim);
   screen.put(screen.rows() - 1, 0,
-             "q back  Up Down PgUp PgDn Home End  line " + std::to_string(pane.first + 1) + " of " +
-                 std::to_string(pane.lines.size()) + (pane.is_running ? ", running" : ""),
+             "q back  Up Down Left Right PgUp PgDn Home End  line " +
+                 std::to_string(pane.first + 1) + " of " + std::to_string(pane.lines.size()) +
+                 (pane.is_running ? ", running" : ""),
              Ink::dim);
 }
 

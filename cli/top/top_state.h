@@ -15,6 +15,7 @@ struct Pane {
   std::string title = {};
   std::vector<std::string> lines = {};
   std::size_t first = 0;    ///< The first line that is shown.
+  std::size_t left = 0;     ///< The first column that is shown.
   bool is_at_end = true;    ///< Shows the last lines, also of those to come.
   bool is_running = false;  ///< The command has not ended.
 };

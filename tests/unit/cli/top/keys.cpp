@@ -68,6 +68,11 @@ TEST_CASE("top_keys: why and logs open a pane, which keys scroll and close") {
   CHECK_FALSE(state.pane.is_at_end);
   on_key(state, kKeyEnd, kLines);
   CHECK(state.pane.is_at_end);
+  on_key(state, kKeyRight, 24);
+  CHECK(state.pane.left == 20);
+  on_key(state, kKeyLeft, 24);
+  on_key(state, kKeyLeft, 24);
+  CHECK(state.pane.left == 0);
   CHECK(type(state, "q").kind == Kind::end_pane);
   CHECK(state.mode == Mode::list);
   CHECK(type(state, "l").words[0] == "logs");

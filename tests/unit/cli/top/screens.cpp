@@ -49,6 +49,21 @@ TEST_CASE("top_render: help, a question and a pane at 80x24") {
   check_golden("pane_80x24", render(state, 80, 24).text());
 }
 
+TEST_CASE("top_render: a long line of a pane is read by moving to the side") {
+  auto state = make_state();
+  state.mode = TopState::Mode::pane;
+  state.pane = {.title = "why train", .lines = {"short", std::string(100, 'x') + "end"}};
+  const auto first_row = [&] {
+    const auto text = render(state, 80, 24).text();
+    const auto begin = text.find('\n', text.find('\n') + 1) + 1;
+    return text.substr(begin, text.find('\n', begin) - begin);
+  };
+  CHECK(first_row() == std::string(79, 'x') + ">");
+  state.pane.left = 1000;
+  CHECK(first_row() == "<" + std::string(76, 'x') + "end");
+  CHECK(state.pane.left == 23);
+}
+
 TEST_CASE("top_render: the table of --once has every row whole") {
   check_golden("once", table_of(make_view()));
 }
