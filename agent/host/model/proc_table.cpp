@@ -41,6 +41,14 @@ std::optional<Failure> failure_of(const wire::LedgerProcT& known) {
                  .cause = known.failure->cause};
 }
 
+/// An end that nobody asked for (spec 4.2).
+bool has_failed(const wire::RankState& state) {
+  if (state.state() == wire::ProcState::failed) return true;
+  if (state.step() != wire::StopStep::none) return false;
+  return state.state() == wire::ProcState::killed ||
+         (state.state() == wire::ProcState::stopped && state.exit_code() != 0);
+}
+
 }  // namespace
 
 Mesh* ProcTable::find_mesh(std::string_view name) const {
@@ -160,7 +168,7 @@ void ProcTable::publish(Proc& proc, const wire::RankTrouble& trouble) {
 void ProcTable::publish(Proc& proc, std::unique_ptr<wire::ExitReportT> exit_report,
                         Reactor::Time now) {
   proc.mesh.updates.add(*exit_report);
-  counts_.add_end(exit_report->cause, proc.state.state() == wire::ProcState::failed);
+  counts_.add_end(exit_report->cause, has_failed(proc.state.to_wire()));
   proc.exit.set_report(std::move(exit_report));
   remember(proc, now);
   touch(proc);
