@@ -19,7 +19,45 @@ export function h(tag, attributes = {}, ...children) {
   return made;
 }
 
-/** The same in SVG. */
+/**
+ * Makes those the children of an element, and keeps every node that is as it was: what is focused, selected or scrolled
+ * stays so while data comes in.
+ */
+export function show(root, ...children) {
+  let old = root.firstChild;
+  for (const next of children.flat().filter((child) => child !== null && child !== undefined && child !== '')) {
+    const wanted = next instanceof Node ? next : document.createTextNode(visible(next));
+    const after = old?.nextSibling ?? null;
+    if (!old) root.append(wanted);
+    else if (!becomes(old, wanted)) old.replaceWith(wanted);
+    old = after;
+  }
+  while (old) {
+    const after = old.nextSibling;
+    old.remove();
+    old = after;
+  }
+}
+
+/** Gives a node what another one is made of; false: it cannot. */
+function becomes(old, wanted) {
+  if (old.nodeName !== wanted.nodeName) return false;
+  if (old.nodeType === Node.TEXT_NODE) {
+    if (old.data !== wanted.data) old.data = wanted.data;
+    return true;
+  }
+  for (const { name } of [...old.attributes]) if (!wanted.hasAttribute(name)) old.removeAttribute(name);
+  for (const { name, value } of wanted.attributes) {
+    if (old.getAttribute(name) === value) continue;
+    // The policy forbids the attribute, and allows its object.
+    if (name === 'style') old.style.cssText = wanted.style.cssText;
+    else old.setAttribute(name, value);
+  }
+  show(old, [...wanted.childNodes]);
+  return true;
+}
+
+/** h() for SVG. */
 export function s(tag, attributes = {}, ...children) {
   const made = document.createElementNS('http://www.w3.org/2000/svg', tag);
   fill(made, attributes, children);
@@ -40,7 +78,7 @@ function fill(made, attributes, children) {
 
 export function state(name) { return h('span', { class: `state ${classOf(name)}` }, name); }
 
-const kStates = ['starting', 'running', 'ready', 'stopping', 'stopped', 'killed', 'failed', 'unknown', 'up', 'lost', 'frozen'];
+const kStates = ['starting', 'running', 'ready', 'stopping', 'stopped', 'killed', 'failed', 'unknown', 'up', 'lost', 'frozen', 'slow'];
 /** A class of ours for a word of theirs. */
 export function classOf(name) { return kStates.includes(name) ? name : 'unknown'; }
 

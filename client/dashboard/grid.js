@@ -1,8 +1,9 @@
 // Ranks as a grid: a row for each host, a column for each of its ranks. Drawn on a canvas, and only what changed.
 import { classOf, h } from './dom.js';
+import { stateOf } from './store.js';
 
 const kGap = 1;
-const kBad = ['killed', 'failed', 'frozen'];
+const kBad = ['failed', 'frozen'];
 const kLegend = ['starting', 'running', 'ready', 'stopping', 'stopped', 'killed', 'failed', 'frozen', 'unknown'];
 
 function colours() {
@@ -10,7 +11,7 @@ function colours() {
   return Object.fromEntries(kLegend.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
 }
 
-const nameOf = (rank) => classOf(rank.trouble?.trouble === 'frozen' ? 'frozen' : rank.status);
+const nameOf = (rank) => classOf(stateOf(rank));
 
 /** Where each rank is: {columns, rows, width} cells, and a place for each rank. Hosts go down, then to the right. */
 export function layout(mesh, width, height) {
@@ -24,7 +25,7 @@ export function layout(mesh, width, height) {
   const perHost = Math.max(1, ...seen);
   const rows = Math.max(1, mesh.hosts.length + (seen[mesh.hosts.length] > 0 ? 1 : 0));
   // The largest cell with which all hosts fit, in as many blocks beside each other as that needs.
-  let cell = 24;
+  let cell = 40;
   let blocks = 1;
   for (; cell > 2; --cell) {
     const down = Math.max(1, Math.floor(height / cell));
@@ -113,7 +114,7 @@ export function gridView(root, store, [name]) {
 
   function describe(number) {
     const rank = mesh()?.ranks.get(number);
-    return rank ? `rank ${rank.rank} · ${rank.point} · ${rank.host} · ${rank.status}${rank.restarts ? ` · attempt ${rank.restarts + 1}` : ''}` : '';
+    return rank ? `rank ${rank.rank} · ${rank.point} · ${rank.host} · ${stateOf(rank)}${rank.restarts ? ` · attempt ${rank.restarts + 1}` : ''}` : '';
   }
   const open = (rank) => { location.hash = `#/mesh/${encodeURIComponent(mesh().mesh)}/rank/${rank}`; };
 

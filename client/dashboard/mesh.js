@@ -1,6 +1,7 @@
 // One mesh: its ranks, and when each attempt of them ran; and one rank.
-import { bar, bytes, clock, cut, h, s, span, state, table } from './dom.js';
+import { bar, bytes, clock, cut, h, s, show, span, state, table } from './dom.js';
 import { eventTable } from './overview.js';
+import { isFailure, stateOf } from './store.js';
 
 const kMostRows = 500;
 const kMostLines = 16;
@@ -13,14 +14,14 @@ export function missing(name) {
 
 export function tabs(mesh) {
   return h('p', {}, h('a', { href: link(mesh) }, 'Ranks'), ' · ', h('a', { href: link(mesh, '/why') }, 'Why'), ' · ',
-    h('a', { href: link(mesh, '/logs') }, 'Logs'), ' · ',    h('a', { href: `#/grid/${encodeURIComponent(mesh)}` }, 'Grid'));
+    h('a', { href: link(mesh, '/logs') }, 'Logs'), ' · ', h('a', { href: `#/grid/${encodeURIComponent(mesh)}` }, 'Grid'));
 }
 
 /** Bars of attempts, the ranks with most of them first. */
 function timeline(store, mesh) {
   const rows = [...mesh.ranks.values()].map((rank) => ({ rank, attempts: store.attempts(mesh, rank) })).filter((row) => row.attempts.length > 0);
   if (rows.length === 0) return h('p', { class: 'quiet' }, 'No rank has started.');
-  const weight = (row) => (row.rank.restarts + row.attempts.length - 1) * 10 + (['failed', 'killed'].includes(row.rank.status) ? 5 : 0);
+  const weight = (row) => (row.rank.restarts + row.attempts.length - 1) * 10 + (isFailure(row.rank) ? 5 : 0);
   rows.sort((a, b) => weight(b) - weight(a) || a.rank.rank - b.rank.rank);
   const shown = rows.slice(0, kMostLines);
   const now = Date.parse(store.time);
@@ -40,7 +41,7 @@ function timeline(store, mesh) {
     attempts.forEach((one, i) => {
       const from = x(Date.parse(one.started));
       const to = x(one.ended ? Date.parse(one.ended) : now);
-      made.append(s('rect', { class: one.status, x: from, y: row * 18 + 2, width: Math.max(2, to - from - 1), height: 13, rx: 2 },
+      made.append(s('rect', { class: stateOf(one), x: from, y: row * 18 + 2, width: Math.max(2, to - from - 1), height: 13, rx: 2 },
         s('title', {}, `attempt ${(one.restarts ?? i) + 1}: ${one.status}${one.reason ? `, ${one.reason}` : ''}`)));
     });
   });
@@ -54,18 +55,18 @@ export function meshView(root, store, [name]) {
   root.append(h('h1', {}, name), tabs(name), top, h('h2', {}, 'Ranks'), h('div', { class: 'controls' }, search), body);
   const update = () => {
     const mesh = store.meshes.get(name);
-    if (!mesh) { body.replaceChildren(...missing(name)); return top.replaceChildren(); }
-    top.replaceChildren(h('p', { class: 'quiet' }, `${mesh.num_ranks} ranks, ${mesh.region}, on ${mesh.hosts.length} hosts · owner ${mesh.owner}`),
+    if (!mesh) { show(body, missing(name)); return show(top); }
+    show(top, h('p', { class: 'quiet' }, `${mesh.num_ranks} ranks, ${mesh.region}, on ${mesh.hosts.length} hosts · owner ${mesh.owner}`),
       h('pre', {}, cut(mesh.command)), bar(store.counts(mesh)), h('h2', {}, 'Attempts'), timeline(store, mesh));
     const text = search.value.toLowerCase();
     const ranks = [...mesh.ranks.values()].filter((rank) => text === '' ||
-      `${rank.rank} ${rank.host} ${rank.point} ${rank.status} ${rank.reason} ${rank.trouble?.trouble ?? ''}`.toLowerCase().includes(text));
-    const order = (rank) => (['failed', 'killed'].includes(rank.status) ? 0 : rank.trouble ? 1 : 2);
+      `${rank.rank} ${rank.host} ${rank.point} ${stateOf(rank)} ${rank.reason}`.toLowerCase().includes(text));
+    const order = (rank) => (isFailure(rank) ? 0 : rank.trouble ? 1 : 2);
     ranks.sort((a, b) => order(a) - order(b) || a.rank - b.rank);
-    body.replaceChildren(h('p', { class: 'quiet' }, ranks.length > kMostRows ? `The first ${kMostRows} of ${ranks.length} ranks` : `${ranks.length} ranks`),
+    show(body, h('p', { class: 'quiet' }, ranks.length > kMostRows ? `The first ${kMostRows} of ${ranks.length} ranks` : `${ranks.length} ranks`),
       table([['Rank', 'number'], ['Point', 'wide'], ['Host', 'place'], ['State', ''], ['Attempt', 'number'], ['CPU', 'number wide'], ['Memory', 'number wide'], ['Queue', 'number wide'], ['Last line, or reason', 'text']],
         ranks.slice(0, kMostRows).map((rank) => [
-          h('a', { href: link(name, `/rank/${rank.rank}`) }, rank.rank), rank.point, rank.host, state(rank.trouble?.trouble ?? rank.status), rank.restarts + 1,
+          h('a', { href: link(name, `/rank/${rank.rank}`) }, rank.rank), rank.point, rank.host, state(stateOf(rank)), rank.restarts + 1,
           rank.usage?.load !== undefined && rank.usage?.load !== null ? `${Math.round(rank.usage.load * 100)} %` : '', bytes(rank.usage?.rss ?? rank.usage?.peak_rss),
           rank.queue ? rank.queue.messages : '', h('span', { class: 'mono' }, cut(rank.reason || rank.last_line || '', 160))])));
   };
@@ -78,11 +79,11 @@ export function rankView(root, store, [name, number]) {
   const update = () => {
     const mesh = store.meshes.get(name);
     const rank = mesh?.ranks.get(Number(number));
-    if (!rank) return body.replaceChildren(...missing(name));
+    if (!rank) return show(body, missing(name));
     const fact = (title, value) => (value === null || value === undefined || value === '' ? null : h('tr', {}, h('th', { scope: 'row' }, title), h('td', { class: 'text' }, value)));
-    body.replaceChildren(
+    show(body,
       h('div', { class: 'scroll' }, h('table', {}, h('tbody', {},
-        fact('State', state(rank.trouble?.trouble ?? rank.status)), fact('Reason', cut(rank.reason)), fact('Trouble', rank.trouble?.reason),
+        fact('State', state(stateOf(rank))), fact('Reason', cut(rank.reason)), fact('Trouble', rank.trouble?.reason),
         fact('Host', h('a', { href: `#/hosts/${encodeURIComponent(rank.host)}` }, rank.host)), fact('Point', rank.point), fact('Pid', rank.pid), fact('Attempt', rank.restarts + 1),
         fact('Started', rank.started), fact('Ended', rank.ended), fact('Exit code', rank.exit_code), fact('Signal', rank.signal),
         fact('Consequence of rank', rank.because), fact('Stopped by', rank.stop?.by), fact('Stop reason', rank.stop?.reason),

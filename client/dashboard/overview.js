@@ -1,5 +1,6 @@
 // The site at a glance, its hosts, and what happened last.
-import { bar, bytes, clock, cut, h, state, table } from './dom.js';
+import { bar, bytes, clock, cut, h, show, state, table } from './dom.js';
+import { stateOf } from './store.js';
 
 const link = (kind, name) => `#/${kind}/${encodeURIComponent(name)}`;
 
@@ -18,7 +19,7 @@ export function overview(root, store) {
       const counts = store.counts(mesh);
       for (const [name, n] of Object.entries(counts)) all[name] = (all[name] ?? 0) + n;
       const restarts = [...mesh.ranks.values()].reduce((sum, rank) => sum + rank.restarts, 0);
-      const bad = (counts.failed ?? 0) + (counts.killed ?? 0);
+      const bad = counts.failed ?? 0;
       return { mesh, counts, restarts, bad };
     });
     rows.sort((a, b) => b.bad - a.bad || (a.mesh.mesh < b.mesh.mesh ? -1 : 1));
@@ -26,15 +27,15 @@ export function overview(root, store) {
     const slow = hosts.reduce((sum, host) => sum + (host.broker?.queues.filter((q) => q.waits_ms >= 1000).length ?? 0), 0);
     const lost = hosts.filter((host) => host.state === 'lost').length;
     const live = ['starting', 'running', 'ready', 'stopping', 'slow', 'frozen'].reduce((sum, name) => sum + (all[name] ?? 0), 0);
-    body.replaceChildren(
+    show(body,
       h('div', { class: 'tiles' },
         tile(`${hosts.length - lost} of ${hosts.length}`, 'hosts up', lost > 0), tile(meshes.length, 'meshes'),
-        tile(live, 'live ranks'), tile((all.failed ?? 0) + (all.killed ?? 0), 'failed ranks', (all.failed ?? 0) + (all.killed ?? 0) > 0),
+        tile(live, 'live ranks'), tile(all.failed ?? 0, 'failed ranks', all.failed > 0),
         tile(Math.round(rate), 'messages a second'), tile(slow, 'slow peers', slow > 0)),
       store.cut > 0 ? h('p', {}, `${store.cut} ranks are left out, because there are too many.`) : '',
       h('h2', {}, 'Meshes'),
       rows.length === 0 ? h('p', { class: 'quiet' }, 'There are none.') :
-        table([['Mesh', 'place'], ['Ranks', 'number'], ['States', 'bar-cell'], ['Restarts', 'number'], ['Command', 'text wide'], ['', '']],
+        table([['Mesh', 'place'], ['Ranks', 'number'], ['States', 'bar-cell'], ['Restarts', 'number wide'], ['Command', 'text wide'], ['', '']],
           rows.slice(0, 300).map(({ mesh, counts, restarts, bad }) => [
             h('a', { href: link('mesh', mesh.mesh) }, mesh.mesh), mesh.num_ranks, bar(counts), restarts, cut(mesh.command, 120),
             bad > 0 ? h('a', { href: `${link('mesh', mesh.mesh)}/why` }, 'why?') : ''])),
@@ -46,7 +47,7 @@ export function overview(root, store) {
 }
 
 function hostTable(hosts) {
-  return table([['Host', 'place'], ['State', ''], ['Live', 'number'], ['Messages/s', 'number'], ['Held', 'number'], ['Peers', 'number wide'], ['Load', 'number wide'], ['Memory free', 'number wide'], ['Note', 'text']],
+  return table([['Host', 'place'], ['State', ''], ['Live', 'number'], ['Messages/s', 'number'], ['Held', 'number wide'], ['Peers', 'number wide'], ['Load', 'number wide'], ['Memory free', 'number wide'], ['Note', 'text']],
     hosts.map((host) => [
       h('a', { href: link('hosts', host.host) }, host.host), state(host.state), host.live,
       host.broker ? Math.round(host.broker.messages_per_second) : '', host.broker?.held ?? '', host.broker?.peers ?? '',
@@ -70,7 +71,7 @@ export function hostsView(root, store) {
     const text = search.value.toLowerCase();
     const hosts = [...store.hosts.values()].filter((host) => `${host.host} ${host.state} ${host.node}`.toLowerCase().includes(text));
     hosts.sort((a, b) => (b.state === 'lost') - (a.state === 'lost'));
-    body.replaceChildren(h('p', { class: 'quiet' }, `${hosts.length} of ${store.hosts.size} hosts`), hostTable(hosts.slice(0, 500)));
+    show(body, h('p', { class: 'quiet' }, `${hosts.length} of ${store.hosts.size} hosts`), hostTable(hosts.slice(0, 500)));
   };
   return { update };
 }
@@ -80,13 +81,13 @@ export function hostView(root, store, [name]) {
   root.append(h('h1', {}, name), body);
   const update = () => {
     const host = store.hosts.get(name);
-    if (!host) return body.replaceChildren(h('p', {}, 'This site has no such host.'));
+    if (!host) return show(body, h('p', {}, 'This site has no such host.'));
     const broker = host.broker;
     const ranks = [];
     for (const mesh of store.meshes.values()) {
       for (const rank of mesh.ranks.values()) if (rank.host === name && ranks.length < 300) ranks.push([mesh, rank]);
     }
-    body.replaceChildren(
+    show(body,
       h('p', {}, state(host.state), ` since ${host.since.slice(0, 19).replace('T', ' ')} UTC · ${host.node} · version ${host.version} · ${host.containment}`),
       host.error ? h('pre', {}, cut(host.error)) : '',
       h('div', { class: 'tiles' }, tile(host.live, 'live ranks'), tile(broker ? Math.round(broker.messages_per_second) : '–', 'messages a second'),
@@ -99,7 +100,7 @@ export function hostView(root, store, [name]) {
         broker.links.map((one) => [one.host, state(one.up ? 'up' : 'lost'), one.messages, bytes(one.bytes)])) : h('p', { class: 'quiet' }, 'There are none.'),
       h('h2', {}, 'Ranks'),
       table([['Mesh', 'place'], ['Rank', 'number'], ['State', '']], ranks.map(([mesh, rank]) => [mesh.mesh,
-        h('a', { href: `${link('mesh', mesh.mesh)}/rank/${rank.rank}` }, rank.rank), state(rank.status)])));
+        h('a', { href: `${link('mesh', mesh.mesh)}/rank/${rank.rank}` }, rank.rank), state(stateOf(rank))])));
   };
   return { update };
 }
@@ -111,7 +112,7 @@ export function eventsView(root, store) {
   const update = () => {
     const text = search.value.toLowerCase();
     const found = store.events.filter((event) => `${event.kind} ${event.mesh} ${event.text} ${event.host} ${event.by} ${event.end?.reason}`.toLowerCase().includes(text));
-    body.replaceChildren(h('p', { class: 'quiet' }, `The latest ${store.events.length}, newest first`), eventTable(found.slice(-400).reverse()));
+    show(body, h('p', { class: 'quiet' }, `The latest ${store.events.length}, newest first`), eventTable(found.slice(-400).reverse()));
   };
   return { update };
 }

@@ -1,5 +1,14 @@
 // What is known of the site: a snapshot, then its changes (docs: share/openapi/controller.json).
 
+/** An end that nobody asked for: a code that is not 0, a signal, a failure (spec 4.2). */
+export function isFailure(rank) {
+  if (rank.status === 'failed') return true;
+  return !rank.stop && (rank.status === 'killed' || (rank.status === 'stopped' && (rank.exit_code ?? 0) !== 0));
+}
+
+/** A word for the state of a rank: its status, its trouble, or that it has failed. */
+export function stateOf(rank) { return isFailure(rank) ? 'failed' : rank.trouble?.trouble ?? rank.status; }
+
 export class Store {
   constructor() { this.clear(); }
 
@@ -34,7 +43,7 @@ export class Store {
   counts(mesh) {
     const counts = {};
     for (const rank of mesh.ranks.values()) {
-      const name = rank.trouble ? rank.trouble.trouble : rank.status;
+      const name = stateOf(rank);
       counts[name] = (counts[name] ?? 0) + 1;
     }
     return counts;

@@ -1,6 +1,7 @@
 // Why a mesh ended as it did, as a story: the first cause, then what followed.
-import { clock, cut, h, span } from './dom.js';
+import { clock, cut, h, show, span } from './dom.js';
 import { missing, tabs } from './mesh.js';
+import { isFailure } from './store.js';
 
 const kMostSteps = 200;
 
@@ -21,12 +22,8 @@ export function story(store, mesh) {
   }
   for (const rank of mesh.ranks.values()) if (rank.ended) addEnd(rank, rank.host);
   steps.sort((a, b) => (a.time < b.time ? -1 : a.time > b.time ? 1 : 0));
-  const first = steps.find((step) => step.end && isTrouble(step.end) && !step.end.consequence);
+  const first = steps.find((step) => step.end && isFailure(step.end) && !step.end.consequence);
   return { steps, first };
-}
-
-function isTrouble(end) {
-  return end.status === 'failed' || end.status === 'killed' || (end.exit_code !== null && end.exit_code !== 0);
 }
 
 export function whyView(root, store, [name]) {
@@ -35,29 +32,34 @@ export function whyView(root, store, [name]) {
   let shown = '';
   const update = () => {
     const mesh = store.meshes.get(name);
-    if (!mesh) return body.replaceChildren(...missing(name));
+    if (!mesh) return show(body, missing(name));
     const { steps, first } = story(store, mesh);
     // A list that has not changed keeps its place and what is selected in it.
     const key = `${steps.length} ${first?.time} ${mesh.changed}`;
     if (key === shown) return;
     shown = key;
-    if (steps.length === 0) return body.replaceChildren(h('p', {}, 'Nothing has ended, and nobody asked for an end.'));
+    if (steps.length === 0) return show(body, h('p', {}, 'Nothing has ended, and nobody asked for an end.'));
     const start = first ? Date.parse(first.time) : Date.parse(steps[0].time);
     const same = new Map();
     for (const step of steps) {
       if (step === first) continue;
-      // Equal ends at about one time are one step: "ranks 1, 2, 3".
-      const words = step.end ? `${step.end.reason}|${step.end.consequence}|${Math.floor((Date.parse(step.time) - start) / 1000)}` : `${step.event.text}|${step.time}`;
+      // What is equal and within a second is one step: "ranks 1, 2, 3".
+      const words = step.end ? `${step.end.reason}|${step.end.consequence}|${Math.floor((Date.parse(step.time) - start) / 1000)}` : `${step.event.kind}|${step.event.text}|${step.event.by}|${Math.floor((Date.parse(step.time) - start) / 1000)}`;
       (same.get(words) ?? same.set(words, []).get(words)).push(step);
     }
     const all = [...same.values()];
-    body.replaceChildren(
+    show(body,
       first ? h('p', {}, h('strong', {}, `Rank ${first.rank} was first: `), cut(first.end.reason, 500)) : h('p', {}, 'No rank has failed by itself.'),
       h('ol', { class: 'story' },
         [...(first ? [[first]] : []), ...all].sort((a, b) => (a[0].time < b[0].time ? -1 : 1)).slice(0, kMostSteps).map((group) => entry(group, first, start))),
       all.length > kMostSteps ? h('p', { class: 'quiet' }, `${all.length - kMostSteps} further steps`) : '');
   };
   return { update };
+}
+
+function placesOf(group) {
+  const hosts = [...new Set(group.map((one) => one.host))];
+  return hosts.length <= 4 ? hosts.join(', ') : `${hosts.slice(0, 4).join(', ')} and ${hosts.length - 4} more hosts`;
 }
 
 function entry(group, first, start) {
@@ -67,13 +69,13 @@ function entry(group, first, start) {
   if (!step.end) {
     const { event } = step;
     return h('li', {}, when, h('div', {}, `${event.kind.replaceAll('_', ' ')}: ${cut(event.text, 500)}`, event.by ? h('span', { class: 'quiet' }, ` by ${cut(event.by, 200)}`) : ''),
-      h('div', { class: 'quiet' }, step.host));
+      h('div', { class: 'quiet' }, placesOf(group)));
   }
-  const ranks = group.map((one) => one.rank);
+  const ranks = group.map((one) => one.rank).sort((a, b) => a - b);
   const who = ranks.length === 1 ? `Rank ${ranks[0]}` : `Ranks ${ranks.slice(0, 12).join(', ')}${ranks.length > 12 ? ` and ${ranks.length - 12} more` : ''}`;
   const because = step.end.because !== null && step.end.because !== undefined ? ` (because of rank ${step.end.because})` : step.end.consequence ? ' (as a consequence)' : '';
   return h('li', { class: step === first ? 'first' : '' }, when, step === first ? h('strong', {}, 'First cause') : '',
     h('div', {}, `${who}${step.end.restarts ? `, attempt ${step.end.restarts + 1}` : ''}: ${cut(step.end.reason, 500)}${because}`),
-    h('div', { class: 'quiet' }, `${step.end.point} · ${step.host}`),
+    h('div', { class: 'quiet' }, ranks.length === 1 ? `${step.end.point} · ${step.host}` : placesOf(group)),
     step.end.stderr_tail?.length > 0 && (step === first || ranks.length === 1) ? h('pre', {}, step.end.stderr_tail.slice(-30).map((line) => cut(line, 1000)).join('\n')) : '');
 }
