@@ -162,6 +162,7 @@ const Need kNeeds[] = {
     {need::stacks, why_no_stacks},
     {need::promtool, [] { return why_no_program("promtool"); }},
     {need::chromium, [] { return why_no_program("chromium"); }},
+    {need::chromedriver, [] { return why_no_program("chromedriver"); }},
     {need::root, why_not_root}};
 
 }  // namespace

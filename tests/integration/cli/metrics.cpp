@@ -78,8 +78,8 @@ TEST_CASE("metrics: a host tells ranks by state, failures by cause, and messages
   Fixture at;
   REQUIRE(at.becomes_healthy(200));
   CHECK(at.becomes("meshbus_host_ranks_started_total", 0));
-  const auto failed = run_cli({"run", "--hosts", at.host.address(), "-n", "3", "--", "sh", "-c",
-                               "test $MESHBUS_RANK != 1"});
+  const auto failed = run_cli(
+      {"run", "--hosts", at.host.address(), "-n", "3", "--", "sh", "-c", "test $RANK != 1"});
   CHECK(failed.status == ExitStatus::exited(1));
   CHECK(at.becomes("meshbus_host_rank_failures_total{cause=\"exited\"}", 1));
   CHECK(at.becomes("meshbus_host_ranks_started_total", 3));

@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tests/integration/controller/browser.h"
 #include "tests/integration/controller/harness.h"
 #include "tests/integration/needs.h"
 #include "tests/support/golden.h"
@@ -303,4 +304,81 @@ TEST_CASE("page: a browser shows what hostile ranks write as text" *
       CHECK(shown.out.find("&lt;img src=x onerror=") != std::string::npos);
     CHECK(shown.out.find("PWNED</title>") == std::string::npos);
   }
+}
+
+TEST_CASE("page: a user clicks through all of it" * doctest::test_suite(need::chromedriver)) {
+  const Fixture at;
+  Process job(cli({"run", "--hosts", at.host.address(), "-n", "3", "--name", "job", "--restart",
+                   "on-failure:1", "--", "sh", "-c",
+                   "echo begun; [ $RANK = 1 ] || exec sleep 100; echo '<b>no</b>' >&2; "
+                   "exit 3"}));
+  std::string name;
+  at.site_when([&](const json& site) {
+    for (const auto& mesh : site.at("meshes")) {
+      for (const auto& rank : mesh.at("ranks")) {
+        if (rank.at("exit_code") == 3) name = mesh.at("mesh");
+      }
+    }
+    return !name.empty();
+  });
+
+  Browser browser;
+  browser.open(at.url);
+  browser.find("h1", "Token");
+  browser.type("input[name=token]", at.token + "0");
+  browser.click("button", "Open");
+  browser.find("#link", "no access");
+  browser.type("input[name=token]", at.token);
+  browser.click("button", "Open");
+  browser.find("#link", "live");
+
+  browser.click("td a", "why?");
+  browser.find("strong", "Rank 1 was first");
+  browser.find("pre", "<b>no</b>");
+  browser.click("main a", "Ranks");
+  browser.find(".timeline svg", "rank 1");
+  browser.type("input[type=search]", "failed");
+  browser.find("p.quiet", "1 ranks");
+  browser.click("td.number a", "1");
+  browser.find("h1", "Rank 1 of " + name);
+  browser.find("td", "exit 3");
+  browser.click("main a", "Logs of this rank");
+  browser.find(".log .err", "<b>no</b>");
+  browser.type("input[type=search]", "BEGUN");
+  browser.find(".log mark", "begun");
+  browser.click("main a", "Grid");
+  browser.find("p.quiet", "3 ranks on 1 hosts");
+  browser.run("document.querySelector('canvas').focus()");
+  browser.press("\uE014");  // Right
+  browser.find(".tip", "rank 0");
+  browser.press("\uE007");  // Enter
+  browser.find("h1", "Rank 0 of " + name);
+
+  // What has the focus keeps it while data comes in.
+  browser.press("o");
+  browser.find("h1", "Overview");
+  browser.run("document.querySelector('td a').focus()");
+  const auto before = browser.run("return document.documentElement.dataset.sequence");
+  run_cli({"run", "--hosts", at.host.address(), "-n", "1", "--name", "zz-later", "--", "true"});
+  browser.find("td a", "zz-later");
+  CHECK(browser.run("return document.documentElement.dataset.sequence") != before);
+  CHECK(browser.run("return document.activeElement.matches('td a')") == true);
+  browser.press("h");
+  browser.find("h1", "Hosts");
+  browser.click("td a", at.host.address());
+  browser.find("h2", "Links to other hosts");
+  browser.press("e");
+  browser.find("h1", "Events");
+  browser.press("?");
+  browser.click("dialog button", "Close");
+  CHECK(browser.run("return document.querySelectorAll('b b, td b').length") == 0);
+  // Nothing was asked of another server, and the policy stopped nothing.
+  CHECK(browser.run("return performance.getEntriesByType('resource').every((one) => "
+                    "one.name.startsWith(location.origin))") == true);
+  auto complaints = browser.complaints();
+  // The wrong token above.
+  const auto refused = complaints.find("401");
+  CHECK(refused != std::string::npos);
+  CHECK(std::count(complaints.begin(), complaints.end(), '\n') == 2);
+  INFO(complaints);
 }
