@@ -68,7 +68,7 @@ export function meshView(root, store, [name]) {
         ranks.slice(0, kMostRows).map((rank) => [
           h('a', { href: link(name, `/rank/${rank.rank}`) }, rank.rank), rank.point, rank.host, state(stateOf(rank)), rank.restarts + 1,
           rank.usage?.load !== undefined && rank.usage?.load !== null ? `${Math.round(rank.usage.load * 100)} %` : '', bytes(rank.usage?.rss ?? rank.usage?.peak_rss),
-          rank.queue ? rank.queue.messages : '', h('span', { class: 'mono' }, cut(rank.reason || rank.last_line || '', 160))])));
+          rank.queue ? rank.queue.messages : '', h('span', { class: 'mono' }, cut((rank.ended ? rank.reason : rank.last_line) ?? '', 160))])));
   };
   return { update };
 }
@@ -83,7 +83,7 @@ export function rankView(root, store, [name, number]) {
     const fact = (title, value) => (value === null || value === undefined || value === '' ? null : h('tr', {}, h('th', { scope: 'row' }, title), h('td', { class: 'text' }, value)));
     show(body,
       h('div', { class: 'scroll' }, h('table', {}, h('tbody', {},
-        fact('State', state(stateOf(rank))), fact('Reason', cut(rank.reason)), fact('Trouble', rank.trouble?.reason),
+        fact('State', state(stateOf(rank))), fact('Reason', rank.ended ? cut(rank.reason) : ''), fact('Trouble', rank.trouble?.reason),
         fact('Host', h('a', { href: `#/hosts/${encodeURIComponent(rank.host)}` }, rank.host)), fact('Point', rank.point), fact('Pid', rank.pid), fact('Attempt', rank.restarts + 1),
         fact('Started', rank.started), fact('Ended', rank.ended), fact('Exit code', rank.exit_code), fact('Signal', rank.signal),
         fact('Consequence of rank', rank.because), fact('Stopped by', rank.stop?.by), fact('Stop reason', rank.stop?.reason),
