@@ -92,7 +92,7 @@ void HttpServer::on_connections() {
   for (int i = 0; i < kMostAccepted; ++i) {
     UniqueFd socket(::accept4(socket_.fd.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket) {
-      if (errno == EAGAIN || errno == ECONNABORTED || errno == EINTR) return;
+      if (errno == EAGAIN || errno == ECONNABORTED || errno == EINTR) break;
       // No descriptor is left: the socket would stay readable, so look again with the next tick.
       reactor_.forget(socket_.fd.get());
       is_listening_ = false;

@@ -6,6 +6,7 @@
 #include <sys/un.h>
 
 #include <array>
+#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <stdexcept>
@@ -35,6 +36,18 @@ UniqueFd connect_to(const std::string& url) {
   }
   if (done != 0) throw std::runtime_error("cannot connect to " + url + ": " + std::strerror(errno));
   return socket;
+}
+
+/// Whether a response with its Content-Length is there as a whole.
+bool is_complete(std::string_view received) {
+  constexpr std::string_view kLength = "\r\ncontent-length:";
+  const auto end = received.find("\r\n\r\n");
+  if (end == std::string_view::npos) return false;
+  std::string head(received.substr(0, end));
+  for (char& letter : head) letter = static_cast<char>(std::tolower(letter));
+  const auto length = head.find(kLength);
+  return length != std::string::npos &&
+         received.size() - end - 4 >= std::stoull(head.substr(length + kLength.size()));
 }
 
 }  // namespace
@@ -82,7 +95,7 @@ bool HttpClient::is_closed_within(std::chrono::milliseconds deadline) {
 
 HttpAnswer HttpClient::read_all(std::chrono::milliseconds deadline) {
   const auto until = Clock::now() + deadline;
-  while (read_some(until)) {
+  while (!is_complete(received_) && read_some(until)) {
   }
   HttpAnswer answer;
   const auto end = received_.find("\r\n\r\n");

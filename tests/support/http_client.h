@@ -24,7 +24,7 @@ class HttpClient {
 
   /// False: the server has closed the connection.
   bool send(std::string_view bytes);
-  /// Reads until the server closes, or until the deadline.
+  /// Reads until the response is there as a whole, the server closes, or the deadline.
   HttpAnswer read_all(std::chrono::milliseconds deadline = std::chrono::seconds(60));
   /// Reads until the text has come. False: it did not come in time.
   bool read_until(std::string_view text, std::chrono::milliseconds deadline);

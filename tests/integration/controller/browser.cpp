@@ -14,7 +14,10 @@ constexpr const char* kPort = "started successfully on port ";
 
 }  // namespace
 
-Browser::Browser() : driver_({"chromedriver", "--port=0"}) {
+Browser::Browser()
+    : driver_({"env", "XDG_CONFIG_HOME=" + profile_.path().string(),
+               "XDG_CACHE_HOME=" + profile_.path().string(),
+               "XDG_RUNTIME_DIR=" + profile_.path().string(), "chromedriver", "--port=0"}) {
   driver_.wait_for_output(kPort, in_time);
   const auto& text = driver_.out();
   url_ = "http://127.0.0.1:" + std::to_string(std::stoi(text.substr(text.find(kPort) + 29)));

@@ -289,11 +289,13 @@ TEST_CASE("page: a browser shows what hostile ranks write as text" *
   const std::string mesh = "/mesh/" + name;
   for (const std::string& view : {std::string("/"), mesh, mesh + "/why", mesh + "/rank/0"}) {
     const TempDir profile;
-    const auto shown =
-        run({"chromium", "--headless=new", "--no-sandbox", "--disable-gpu",
-             "--user-data-dir=" + profile.path().string(), "--virtual-time-budget=20000",
-             "--dump-dom", at.url + "/#token=" + at.token + "&view=" + view},
-            120s);
+    const auto shown = run(
+        {"env", "XDG_CONFIG_HOME=" + profile.path().string(),
+         "XDG_CACHE_HOME=" + profile.path().string(), "XDG_RUNTIME_DIR=" + profile.path().string(),
+         "chromium", "--headless=new", "--no-sandbox", "--disable-gpu",
+         "--user-data-dir=" + profile.path().string(), "--virtual-time-budget=20000", "--dump-dom",
+         at.url + "/#token=" + at.token + "&view=" + view},
+        120s);
     INFO(view, shown.err);
     CHECK(shown.status == ExitStatus::exited(0));
     CHECK(shown.out.find(at.token) == std::string::npos);
@@ -359,7 +361,7 @@ TEST_CASE("page: a user clicks through all of it" * doctest::test_suite(need::ch
   browser.find("h1", "Overview");
   browser.run("document.querySelector('td a').focus()");
   const auto before = browser.run("return document.documentElement.dataset.sequence");
-  run_cli({"run", "--hosts", at.host.address(), "-n", "1", "--name", "zz-later", "--", "true"});
+  run_cli({"run", "--hosts", at.host.address(), "-n", "1", "--name", "zz-later", "--", "false"});
   browser.find("td a", "zz-later");
   CHECK(browser.run("return document.documentElement.dataset.sequence") != before);
   CHECK(browser.run("return document.activeElement.matches('td a')") == true);
