@@ -361,8 +361,8 @@ TEST_CASE("page: a user clicks through all of it" * doctest::test_suite(need::ch
   browser.find("h1", "Overview");
   browser.run("document.querySelector('td a').focus()");
   const auto before = browser.run("return document.documentElement.dataset.sequence");
-  run_cli({"run", "--hosts", at.host.address(), "-n", "1", "--name", "zz-later", "--", "false"});
-  browser.find("td a", "zz-later");
+  run_cli({"run", "--hosts", at.host.address(), "-n", "1", "--name", "zz_later", "--", "false"});
+  browser.find("td a", "zz_later");
   CHECK(browser.run("return document.documentElement.dataset.sequence") != before);
   CHECK(browser.run("return document.activeElement.matches('td a')") == true);
   browser.press("h");
