@@ -148,7 +148,7 @@ void PageServer::add_log_reader(const HttpRequest& request, const HttpServer::Re
   };
   const auto rank = read_number(request.find_query("rank"));
   if (!rank) return refuse(400, "rank: expected a number");
-  if (!request.find_query("rank").empty()) options.rank = *rank;
+  if (!request.find_query("rank").empty()) options.rank = rank;
   const auto view = site_.table().view(0, std::chrono::system_clock::now());
   const auto mesh = std::ranges::find(view.meshes, options.mesh, &SiteMesh::name);
   if (mesh == view.meshes.end()) return refuse(404, "this site has no such mesh");
