@@ -1,5 +1,6 @@
 #include "tests/integration/controller/browser.h"
 
+#include <chrono>
 #include <stdexcept>
 
 #include "tests/support/http_client.h"
@@ -46,7 +47,7 @@ json Browser::ask(const std::string& method, const std::string& path, const json
               " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json"
               "\r\nContent-Length: " +
               std::to_string(text.size()) + "\r\n\r\n" + text);
-  const auto answer = client.read_all(120s);
+  const auto answer = client.read_all(std::chrono::seconds(120));
   if (answer.status != 200)
     throw std::runtime_error(method + " " + path + " " + text + ": " + answer.body);
   return json::parse(answer.body).at("value");
