@@ -161,7 +161,6 @@ const Need kNeeds[] = {
     {need::torch, [] { return why_no_module("torch"); }},
     {need::stacks, why_no_stacks},
     {need::promtool, [] { return why_no_program("promtool"); }},
-    {need::chromium, [] { return why_no_program("chromium"); }},
     {need::chromedriver, [] { return why_no_program("chromedriver"); }},
     {need::root, why_not_root}};
 

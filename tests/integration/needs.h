@@ -33,7 +33,6 @@ inline constexpr char mpi4py[] = "needs mpi4py and meshbus-mpi-pmix";
 inline constexpr char torch[] = "needs PyTorch";
 inline constexpr char stacks[] = "needs meshbus-stacks and leave to trace";
 inline constexpr char promtool[] = "needs promtool";
-inline constexpr char chromium[] = "needs Chromium";
 inline constexpr char chromedriver[] = "needs Chromium and its driver";
 inline constexpr char root[] = "needs root";
 }  // namespace need

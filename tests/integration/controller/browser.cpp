@@ -80,7 +80,7 @@ std::string Browser::find(const std::string& css, const std::string& text) {
 }
 
 void Browser::click(const std::string& css, const std::string& text) {
-  // What is clicked may be another node by then.
+  // The page may have replaced the node that was found.
   const bool is_clicked = wait_until(
       [&] {
         try {
