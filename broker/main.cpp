@@ -98,13 +98,7 @@ Result<BrokerOptions> read_options(const Flags& flags) {
   }
   options.insecure = flags.insecure;
   options.audit = flags.audit;
-  ConfigSources sources = ConfigSources::of_process();
-  for (const std::string& text : flags.settings) {
-    auto setting = parse_setting(text);
-    if (!setting) return fail(setting.error().within("--set"));
-    sources.flags.push_back(std::move(*setting));
-  }
-  auto config = Config::load(std::move(sources));
+  auto config = load_config(flags.settings);
   if (!config) return fail(config.error());
   options.config = std::move(*config);
   options.keys = KeyDirectory::find(options.config);

@@ -19,6 +19,7 @@
 #include "agent/os/warden_end.h"
 #include "common/base/exit_codes.h"
 #include "common/base/log.h"
+#include "common/config/config.h"
 #include "common/config/logging.h"
 #include "common/loop/short_slices.h"
 
@@ -46,16 +47,6 @@ struct Arguments {
 int give_up(int code, const std::string& why) {
   std::fprintf(stderr, "meshbus-agent: %s\n", why.c_str());
   return code;
-}
-
-Result<Config> load_config(const std::vector<std::string>& settings) {
-  ConfigSources sources = ConfigSources::of_process();
-  for (const auto& text : settings) {
-    auto setting = parse_setting(text);
-    if (!setting) return fail(setting.error());
-    sources.flags.push_back(std::move(*setting));
-  }
-  return Config::load(std::move(sources));
 }
 
 /// The agent as a process: its lifeline, its signals, its exit code.

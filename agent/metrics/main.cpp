@@ -1,7 +1,6 @@
 // meshbus-exporter: serves the metrics of one host. Started by the warden, not by people.
 #include <signal.h>
 #include <sys/resource.h>
-#include <sysexits.h>
 
 #include <cstdio>
 #include <fstream>
@@ -14,6 +13,7 @@
 #include "agent/metrics/exporter.h"
 #include "agent/os/daemon_protection.h"
 #include "agent/os/lifeline.h"
+#include "common/base/exit_codes.h"
 #include "common/base/log.h"
 #include "common/config/config.h"
 #include "common/config/logging.h"
@@ -22,8 +22,6 @@ namespace {
 
 using namespace meshbus;
 
-/// The command line or a setting is wrong: the same in all programs of meshbus.
-constexpr int kExitUsage = 2;
 /// Below broker, agent and procs, when CPU is short.
 constexpr int kNice = 5;
 
@@ -41,16 +39,6 @@ struct Arguments {
 int give_up(int code, const std::string& why) {
   std::fprintf(stderr, "meshbus-exporter: %s\n", why.c_str());
   return code;
-}
-
-Result<Config> load_config(const std::vector<std::string>& settings) {
-  ConfigSources sources = ConfigSources::of_process();
-  for (const auto& text : settings) {
-    auto setting = parse_setting(text);
-    if (!setting) return fail(setting.error());
-    sources.flags.push_back(std::move(*setting));
-  }
-  return Config::load(std::move(sources));
 }
 
 /// The warden's lifeline: what it tells goes to the exporter, its end ends this process.
@@ -77,17 +65,17 @@ int run(const Arguments& arguments) {
   set_oom_score(arguments.oom_score);
   [[maybe_unused]] const int niceness = ::setpriority(PRIO_PROCESS, 0, kNice);
   const auto config = load_config(arguments.settings);
-  if (!config) return give_up(kExitUsage, config.error().to_string());
+  if (!config) return give_up(exits::kUsage, config.error().to_string());
   set_up_logging("exporter",
                  log::find_level(config->word(keys::log_level)).value_or(log::Level::warn));
   std::vector<HostAddr> addresses;
   for (const auto& text : {arguments.host, arguments.broker, arguments.monitor}) {
     const auto address = HostAddr::parse(text);
-    if (!address) return give_up(kExitUsage, address.error().to_string());
+    if (!address) return give_up(exits::kUsage, address.error().to_string());
     addresses.push_back(*address);
   }
   auto socket = http::adopt_http_socket(UniqueFd(arguments.listen_fd), arguments.listen);
-  if (!socket) return give_up(EX_UNAVAILABLE, socket.error().to_string());
+  if (!socket) return give_up(exits::kUnavailable, socket.error().to_string());
   Reactor reactor;
   zmq::context_t context(1);
   const os::Lifeline lifeline{UniqueFd(arguments.lifeline_fd)};
@@ -100,7 +88,7 @@ int run(const Arguments& arguments) {
   reactor.watch(lifeline.fd(), EPOLLIN,
                 [&](std::uint32_t) { follow_warden(reactor, lifeline, exporter); });
   reactor.run();
-  return EX_OK;
+  return 0;
 }
 
 }  // namespace
@@ -125,8 +113,8 @@ int main(int argc, char** argv) {
   } catch (const CLI::CallForHelp& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {
-    return give_up(kExitUsage, error.what());
+    return give_up(exits::kUsage, error.what());
   } catch (const std::exception& error) {
-    return give_up(EX_SOFTWARE, error.what());
+    return give_up(exits::kSoftware, error.what());
   }
 }

@@ -19,16 +19,7 @@ namespace {
 
 int config(const ConfigArguments& arguments) {
   if (!arguments.ranks.empty()) return proc_config(arguments);
-  ConfigSources sources = ConfigSources::of_process();
-  for (const auto& text : arguments.settings) {
-    auto setting = parse_setting(text);
-    if (!setting) {
-      std::cerr << "meshbus: --set: " << setting.error().detail() << "\n";
-      return kUsage;
-    }
-    sources.flags.push_back(std::move(*setting));
-  }
-  const auto config = Config::load(std::move(sources));
+  const auto config = load_config(arguments.settings);
   if (!config) {
     std::cerr << "meshbus: " << config.error().detail() << "\n";
     return kUsage;

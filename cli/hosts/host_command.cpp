@@ -35,13 +35,7 @@ struct HostArguments {
 /// Takes over the settings that are for the warden itself; broker and agent read theirs. Errors:
 /// configuration_error.
 Result<void> apply_settings(WardenOptions& options) {
-  ConfigSources sources = ConfigSources::of_process();
-  for (const auto& text : options.settings) {
-    auto setting = parse_setting(text);
-    if (!setting) return fail(setting.error().within("--set"));
-    sources.flags.push_back(std::move(*setting));
-  }
-  const auto config = Config::load(std::move(sources));
+  const auto config = load_config(options.settings);
   if (!config) return fail(config.error());
   options.end_on_agent_loss = config->word(keys::agent_restart) == "end";
   options.pids_limit = config->count(keys::pids_limit);

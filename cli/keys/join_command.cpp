@@ -105,13 +105,7 @@ Result<HostAddr> choose_address(const std::string& name, WardenOptions& options)
 /// Where this host's keys are, and which one is its own. Errors: configuration_error.
 Result<KeyDirectory> choose_directory(const WardenOptions& options, std::string& own_path,
                                       const std::string& name) {
-  ConfigSources sources = ConfigSources::of_process();
-  for (const auto& text : options.settings) {
-    auto setting = parse_setting(text);
-    if (!setting) return fail(setting.error().within("--set"));
-    sources.flags.push_back(std::move(*setting));
-  }
-  const auto config = Config::load(std::move(sources));
+  const auto config = load_config(options.settings);
   if (!config) return fail(config.error());
   std::string path = config->path(keys::keys_directory);
   if (path.empty()) path = KeyDirectory::default_path();

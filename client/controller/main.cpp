@@ -47,16 +47,6 @@ int give_up(int code, const std::string& why) {
   return code;
 }
 
-Result<Config> load_config(const std::vector<std::string>& settings) {
-  ConfigSources sources = ConfigSources::of_process();
-  for (const auto& text : settings) {
-    auto setting = parse_setting(text);
-    if (!setting) return fail(setting.error());
-    sources.flags.push_back(std::move(*setting));
-  }
-  return Config::load(std::move(sources));
-}
-
 /// The controller as a process: its lifeline, its signals, its output, its exit code.
 class Program {
  public:

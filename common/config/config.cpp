@@ -332,4 +332,14 @@ std::vector<Config::Shown> Config::show() const {
   return shown;
 }
 
+Result<Config> load_config(const std::vector<std::string>& settings) {
+  ConfigSources sources = ConfigSources::of_process();
+  for (const std::string& text : settings) {
+    auto setting = parse_setting(text);
+    if (!setting) return fail(setting.error().within("--set"));
+    sources.flags.push_back(std::move(*setting));
+  }
+  return Config::load(std::move(sources));
+}
+
 }  // namespace meshbus

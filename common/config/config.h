@@ -106,4 +106,8 @@ class Config {
   std::array<Value, kKeyTable.size()> values_;
 };
 
+/// The settings of this process, with those of its `--set`: `spawn.ready=30s` each. Errors: as
+/// parse_setting() and Config::load().
+Result<Config> load_config(const std::vector<std::string>& settings);
+
 }  // namespace meshbus
