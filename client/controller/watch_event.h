@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/wire/rank_state.h"
 #include "meshbus/address.h"
 #include "meshbus/region.h"
 #include "meshbus/status.h"
@@ -49,13 +50,8 @@ struct WatchEvent {
   bool is_of_rank() const noexcept { return kind == Kind::state || kind == Kind::trouble; }
 };
 
-/// Whether nothing comes after that state.
-bool is_terminal(wire::ProcState state);
-/// An end that nobody asked for (spec 4.2).
-bool is_failure(const wire::RankState& state);
-
-/// The same for an actor, whose state is written in the terms of procs: initializing, running,
-/// stopping, stopped, failed.
+/// The state of an actor in its own terms: initializing, running, stopping, stopped, failed. On the
+/// wire it has those of procs.
 std::string_view state_of_actor(const wire::RankState& state);
 
 /// The earlier end first: the cause before its consequences. What has no time comes last.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/wire/rank_state.h"
 #include "wire/ledger_generated.h"
 
 namespace meshbus::host {
@@ -39,14 +40,6 @@ std::optional<Failure> failure_of(const wire::LedgerProcT& known) {
                  .os_error = known.failure->os_error,
                  .text = known.failure->text,
                  .cause = known.failure->cause};
-}
-
-/// An end that nobody asked for (spec 4.2).
-bool has_failed(const wire::RankState& state) {
-  if (state.state() == wire::ProcState::failed) return true;
-  if (state.step() != wire::StopStep::none) return false;
-  return state.state() == wire::ProcState::killed ||
-         (state.state() == wire::ProcState::stopped && state.exit_code() != 0);
 }
 
 }  // namespace
@@ -168,7 +161,7 @@ void ProcTable::publish(Proc& proc, const wire::RankTrouble& trouble) {
 void ProcTable::publish(Proc& proc, std::unique_ptr<wire::ExitReportT> exit_report,
                         Reactor::Time now) {
   proc.mesh.updates.add(*exit_report);
-  counts_.add_end(exit_report->cause, has_failed(proc.state.to_wire()));
+  counts_.add_end(exit_report->cause, is_failure(proc.state.to_wire()));
   proc.exit.set_report(std::move(exit_report));
   remember(proc, now);
   touch(proc);
