@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/base/log.h"
+#include "common/base/machine_name.h"
 #include "common/security/token.h"
 #include "wire/bus_generated.h"
 #include "wire/control_generated.h"
@@ -51,7 +52,7 @@ Exporter::Exporter(Reactor& reactor, zmq::context_t& context, http::HttpSocket s
                    Options options)
     : reactor_(reactor),
       options_(std::move(options)),
-      access_(socket.address, {}),
+      access_(socket.address, {}, machine_name()),
       metrics_(options_.limits),
       heard_broker_(reactor.now()),
       bus_(reactor, context, session_options(options_.broker), Dispatcher(), bus_events()),

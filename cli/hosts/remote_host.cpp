@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/support/exit_codes.h"
+#include "common/base/machine_name.h"
 #include "common/base/unique_fd.h"
 #include "meshbus/address.h"
 #include "meshbus/result.h"
@@ -104,9 +105,7 @@ std::string own_address() {
     return address.empty() || address.starts_with("127.") ? resolved(node) : address;
   }
   if (is_ssh) return server_ip;
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return resolved(name.data());
+  return resolved(machine_name());
 }
 
 struct RemoteOrder {

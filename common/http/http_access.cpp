@@ -1,7 +1,5 @@
 #include "common/http/http_access.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -22,21 +20,15 @@ Digest digest(std::string_view text) {
   return made;
 }
 
-std::string name_of_machine() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return {};
-  std::string text(name.data());
-  // Names in addresses have small letters.
-  std::ranges::transform(text, text.begin(), [](unsigned char letter) {
-    return static_cast<char>(std::tolower(letter));
-  });
-  return text;
-}
-
 }  // namespace
 
-HttpAccess::HttpAccess(HostAddr served, std::string token)
-    : served_(std::move(served)), token_(std::move(token)), machine_(name_of_machine()) {}
+HttpAccess::HttpAccess(HostAddr served, std::string token, std::string machine)
+    : served_(std::move(served)), token_(std::move(token)), machine_(std::move(machine)) {
+  // Names in addresses have small letters.
+  std::ranges::transform(machine_, machine_.begin(), [](unsigned char letter) {
+    return static_cast<char>(std::tolower(letter));
+  });
+}
 
 bool HttpAccess::is_host_known(std::string_view host) const {
   if (served_.transport() != Transport::tcp) return true;

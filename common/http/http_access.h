@@ -12,7 +12,8 @@ namespace meshbus::http {
 class HttpAccess {
  public:
   /// `served`: where the server listens. `token`: what a request must bear; empty: nothing.
-  HttpAccess(HostAddr served, std::string token);
+  /// `machine`: the name of this machine; may be empty.
+  HttpAccess(HostAddr served, std::string token, std::string machine);
 
   /// Whether the Host header names this server. A page of another site whose name was made to
   /// point here (DNS rebinding) has that name in it. A server on a loopback address goes by

@@ -43,7 +43,9 @@ Result<UniqueFd> listen_unix(const HostAddr& host, const std::string& text) {
   struct stat existing{};
   if (::lstat(path.c_str(), &existing) == 0) {
     const bool is_ours = S_ISSOCK(existing.st_mode) && existing.st_uid == ::geteuid();
-    if (!is_ours) return fail(ErrorCode::io_error, text + ": the file exists and is no socket");
+    if (!is_ours)
+      return fail(ErrorCode::io_error,
+                  text + ": there is a file already, and it is no socket of this user");
     if (is_served(address, length)) return fail(ErrorCode::io_error, text + ": already in use");
     ::unlink(path.c_str());
   }

@@ -3,7 +3,6 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
-#include <array>
 #include <charconv>
 #include <ctime>
 #include <fstream>
@@ -12,6 +11,7 @@
 
 #include "agent/host/lifecycle/proc_usage.h"
 #include "agent/host/model/real_time.h"
+#include "common/base/machine_name.h"
 #include "wire/lifecycle_generated.h"
 
 namespace meshbus::host {
@@ -68,8 +68,6 @@ HostFacts::HostFacts(Bus& bus, MeshProcs& procs, Options options)
       cgroup_(own_cgroup()) {}
 
 wire::HostStateT HostFacts::make() const {
-  std::array<char, 256> node{};
-  if (::gethostname(node.data(), node.size() - 1) != 0) node[0] = '\0';
   wire::HostStateT state;
   state.host = options_.host;
   state.version = MESHBUS_VERSION;
@@ -77,7 +75,7 @@ wire::HostStateT HostFacts::make() const {
   state.pid = static_cast<std::uint32_t>(::getpid());
   state.containment = options_.containment;
   state.live = procs_.table().live();
-  state.node = node.data();
+  state.node = machine_name();
   state.refused = bus_.refused();
   for (auto& drain : procs_.drains().to_wire())
     state.drains.push_back(std::make_unique<wire::DrainT>(std::move(drain)));

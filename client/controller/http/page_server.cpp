@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "client/controller/http/page_files.h"
+#include "common/base/machine_name.h"
 
 namespace meshbus {
 namespace {
@@ -69,7 +70,7 @@ HttpResponse find_file(std::string_view path) {
 PageServer::PageServer(Reactor& reactor, zmq::context_t& context, http::HttpSocket socket,
                        Options options)
     : reactor_(reactor),
-      access_(socket.address, std::move(options.token)),
+      access_(socket.address, std::move(options.token), machine_name()),
       reach_(options.site.reach),
       logs_(reactor, context),
       site_(reactor, context, std::move(options.site), [this] { on_change(); }),

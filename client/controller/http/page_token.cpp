@@ -32,8 +32,12 @@ Result<std::string> make_token_file(const std::string& path) {
   if (!file) return fail(ErrorCode::io_error, os_error(path));
   const std::string token = make_token();
   const std::string line = token + "\n";
-  if (::write(file.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()))
-    return fail(ErrorCode::io_error, os_error(path));
+  if (::write(file.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
+    const auto why = os_error(path);
+    // Half a token must not be found at the next start.
+    ::unlink(path.c_str());
+    return fail(ErrorCode::io_error, why);
+  }
   return token;
 }
 

@@ -33,7 +33,7 @@ int refusal_of(const std::string& text) {
 }
 
 HttpAccess access_at(const std::string& address, const std::string& token = "") {
-  return {*HostAddr::parse(address), token};
+  return {*HostAddr::parse(address), token, "Node1"};
 }
 
 /// A connection whose other end the test holds.
@@ -120,6 +120,10 @@ TEST_CASE("http_access: a server on loopback goes by no other name") {
   CHECK(wide.is_host_known("10.0.0.2"));
   CHECK_FALSE(wide.is_host_known("evil.example:7425"));
   CHECK_FALSE(wide.is_host_known("1.evil.example"));
+  CHECK(wide.is_host_known("node1:7425"));
+  CHECK(wide.is_host_known("node1.cluster"));
+  CHECK_FALSE(wide.is_host_known("node11:7425"));
+  CHECK_FALSE(access.is_host_known("node1:7425"));
   CHECK(access_at("unix:/run/m/page").is_host_known("anything"));
 }
 
