@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "agent/stacks/proc_files.h"
-#include "agent/stacks/stopped_thread.h"
 
 namespace meshbus::stacks {
 namespace {
@@ -24,6 +23,10 @@ constexpr std::uint64_t kRedZone = 128;
 /// A mutex of glibc: the word on which threads wait is its first one, its owner the third.
 constexpr std::uint64_t kOwnerOffset = 8;
 constexpr std::size_t kMutexFrames = 4;
+/// How long a thread may take to stop. One that waits for a device may never do.
+constexpr std::chrono::milliseconds kPatience{20};
+/// How much longer one may take that waits for a CPU.
+constexpr std::chrono::milliseconds kMostStarved{1000};
 
 }  // namespace
 
@@ -96,12 +99,24 @@ void ProcessReader::read_thread(Process& process, pid_t tid) {
   table_.add(thread);
 }
 
+Result<StoppedThread> ProcessReader::stop(pid_t tid, const KernelSite& site) {
+  const bool waits_for_device = site.state == 'D';
+  const std::chrono::nanoseconds more =
+      waits_for_device ? std::chrono::nanoseconds(0)
+                       : std::min<std::chrono::nanoseconds>(starved_left_, kMostStarved);
+  const auto begin = std::chrono::steady_clock::now();
+  auto stopped = StoppedThread::stop(tid, kPatience + more);
+  const auto over = std::chrono::steady_clock::now() - begin - kPatience;
+  if (over.count() > 0) starved_left_ -= std::min<std::chrono::nanoseconds>(starved_left_, over);
+  return stopped;
+}
+
 std::vector<std::uint32_t> ProcessReader::walk(Process& process, pid_t tid, const KernelSite& site,
                                                std::string& note) {
   Registers registers;
   std::vector<PythonStacks::Frame> python;
   {
-    const auto stopped = StoppedThread::stop(tid);
+    const auto stopped = stop(tid, site);
     if (!stopped) {
       if (stopped.error().code() == ErrorCode::timeout)
         note = stopped.error().detail();

@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 #include "agent/stacks/kernel_site.h"
 #include "agent/stacks/python_stacks.h"
 #include "agent/stacks/stack_table.h"
+#include "agent/stacks/stopped_thread.h"
 #include "agent/stacks/unwinder.h"
 
 namespace meshbus::stacks {
@@ -31,6 +33,8 @@ class ProcessReader {
   struct Process;
   void read_process(std::uint64_t rank, pid_t pid, const std::string& parents, int depth);
   void read_thread(Process& process, pid_t tid);
+  /// A thread that waits for a CPU gets more time to stop than one that waits for a device.
+  Result<StoppedThread> stop(pid_t tid, const KernelSite& site);
   std::vector<std::uint32_t> walk(Process& process, pid_t tid, const KernelSite& site,
                                   std::string& note);
   NamedFrame name(const NativeFrame& frame, const Process& process);
@@ -42,6 +46,8 @@ class ProcessReader {
   bool is_kernel_only_;
   /// How many the present rank has.
   std::size_t processes_ = 0;
+  /// What is left of the time that threads which wait for a CPU may take to stop.
+  std::chrono::nanoseconds starved_left_ = std::chrono::seconds(4);
 };
 
 }  // namespace meshbus::stacks

@@ -20,7 +20,6 @@ namespace meshbus::stacks {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::milliseconds kWaitLimit{20};
 constexpr long kPauseNs = 50'000;
 
 /// "1"; empty: the kernel has no such restriction.
@@ -48,10 +47,10 @@ Error refusal(pid_t tid, int error) {
 
 }  // namespace
 
-Result<StoppedThread> StoppedThread::stop(pid_t tid) {
+Result<StoppedThread> StoppedThread::stop(pid_t tid, std::chrono::nanoseconds patience) {
   if (::ptrace(PTRACE_SEIZE, tid, nullptr, nullptr) != 0) return fail(refusal(tid, errno));
   if (::ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr) != 0) return fail(refusal(tid, errno));
-  const auto until = Clock::now() + kWaitLimit;
+  const auto until = Clock::now() + patience;
   for (;;) {
     int status = 0;
     const auto found = ::waitpid(tid, &status, __WALL | WNOHANG);

@@ -2,6 +2,8 @@
 
 #include <sys/types.h>
 
+#include <chrono>
+
 #include "agent/stacks/registers.h"
 #include "meshbus/result.h"
 
@@ -11,9 +13,10 @@ namespace meshbus::stacks {
 /// by SIGSTOP stays one.
 class StoppedThread {
  public:
-  /// Waits 20 ms at most until it stands. Errors: refused (another user's, one that forbids it, one
-  /// that a debugger has), not_exist (it has ended), timeout (it waits for a device).
-  static Result<StoppedThread> stop(pid_t tid);
+  /// Waits so long at most until it stands; it goes on meanwhile. Errors: refused (another user's,
+  /// one that forbids it, one that a debugger has), not_exist (it has ended), timeout (it waits for
+  /// a device, or for a CPU).
+  static Result<StoppedThread> stop(pid_t tid, std::chrono::nanoseconds patience);
   StoppedThread(StoppedThread&& other) noexcept;
   StoppedThread& operator=(StoppedThread&&) = delete;
   ~StoppedThread();

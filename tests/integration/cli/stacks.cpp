@@ -1,5 +1,6 @@
 // `meshbus stacks`: where the threads of ranks are (spec 17.4).
 #include <doctest/doctest.h>
+#include <sched.h>
 
 #include <csignal>
 #include <fstream>
@@ -301,4 +302,29 @@ TEST_CASE("cli: --stall-after gives no false alarm on a loaded machine" *
   INFO(finished.err);
   CHECK(finished.status == ExitStatus::exited(0));
   CHECK_FALSE(says(finished.err, "stalled"));
+}
+
+TEST_CASE("cli: stacks of a rank that hardly gets a CPU are shown" *
+          doctest::test_suite(need::real_time)) {
+  if (!is_met(need::stacks)) return;
+  auto run = start_hang(1, {"0", "none"}, {"--cpu-set", "1"});
+  wait_for_up(run, 1);
+  // CPU 1 is taken for 200 ms, and free for 10 ms.
+  Process other({"perl", "-MTime::HiRes=time,sleep", "-e",
+                 "alarm 60; while (1) { my $end = time + 0.2; 1 while time < $end; sleep 0.01 }"});
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(1, &one);
+  REQUIRE(::sched_setaffinity(other.pid(), sizeof one, &one) == 0);
+  const sched_param first{.sched_priority = 1};
+  REQUIRE(::sched_setscheduler(other.pid(), SCHED_FIFO, &first) == 0);
+  for (int i = 0; i < 5; ++i) {
+    const auto looked = run_cli({"stacks"});
+    INFO(looked.out, looked.err);
+    CHECK(looked.status == ExitStatus::exited(0));
+    CHECK(says(looked.out, "main"));
+    CHECK_FALSE(says(looked.out, "does not stop"));
+  }
+  ::kill(other.pid(), SIGKILL);
+  end(run);
 }
