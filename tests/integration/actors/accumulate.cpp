@@ -165,14 +165,18 @@ TEST_CASE(
     "accumulate: snapshots grow; one may end it early, and a reducer of one's own works here") {
   Asked asked;
   std::vector<Accumulation> seen;
+  std::atomic<bool> has_seen{false};
   auto waits = std::async(std::launch::async, [&] {
     return must(asked.actors->accumulate(
         "answer", "1|2|3|4|5|6|7|later", "sum",
         {.deadline = in_time, .on_snapshot = [&](const Accumulation& so_far) {
            seen.push_back(so_far);
+           has_seen = true;
            return true;
          }}));
   });
+  // Before the last answer there is a snapshot of the others.
+  REQUIRE(wait_until([&] { return has_seen.load(); }, in_time));
   const auto last = must(asked.actors->at("host", 1));
   REQUIRE(wait_until(
       [&] {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 
@@ -47,6 +48,14 @@ inline Words mpi_leftovers() {
     }
   }
   return sorted(std::move(found));
+}
+/// Which of them there are now and were not before, a line each.
+inline std::string mpi_leftovers_since(const Words& before) {
+  std::string added;
+  for (const auto& path : mpi_leftovers()) {
+    if (!std::ranges::binary_search(before, path)) added += path + "\n";
+  }
+  return added;
 }
 
 }  // namespace meshbus::test
