@@ -132,7 +132,6 @@ void Helper::carry_out(const Pmi1Server::Outcome& outcome) {
 }
 
 void Helper::on_end(const RankHello& hello) {
-  if (service_) service_->on_end(hello.rank, hello.attempt);
   if (hello.attempt != attempt_) return;
   if (pmi1_->is_inside(hello.rank) || (service_ && service_->is_inside(hello.rank)))
     tell({.kind = Notice::Kind::unfinalized, .rank = hello.rank});

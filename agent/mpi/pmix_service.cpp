@@ -106,7 +106,11 @@ pmix_proc_t PmixService::proc(std::uint64_t rank) const {
 }
 
 Result<void> PmixService::begin_attempt(std::uint64_t attempt) {
-  if (attempt > 0) PMIx_server_deregister_nspace(name_space(attempt_).c_str(), nullptr, nullptr);
+  // Not the one that has just ended: libpmix may not have read yet that its ranks are gone. It
+  // would close their sockets and go on to wait for them; a new rank whose socket gets the same
+  // number is never heard then, and hangs in PMIx_Init.
+  if (ended_) PMIx_server_deregister_nspace(name_space(*ended_).c_str(), nullptr, nullptr);
+  if (attempt > 0) ended_ = attempt_;
   attempt_ = attempt;
   meetings_.clear();
   {
@@ -201,12 +205,6 @@ Result<std::vector<std::string>> PmixService::environment(std::uint64_t rank,
   if (parts_.layout.block_of(parts_.host).size() > usable_cpus())
     entries.emplace_back("OMPI_MCA_mpi_yield_when_idle=1");
   return entries;
-}
-
-void PmixService::on_end(std::uint64_t rank, std::uint64_t attempt) {
-  if (attempt != attempt_) return;
-  const auto client = proc(rank);
-  PMIx_server_deregister_client(&client, nullptr, nullptr);
 }
 
 bool PmixService::is_inside(std::uint64_t rank) const {

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -21,7 +22,6 @@ class PmixService final : public RankService, private PmixHost {
   ~PmixService() override = default;
 
   Result<std::vector<std::string>> environment(std::uint64_t rank, std::uint64_t attempt) override;
-  void on_end(std::uint64_t rank, std::uint64_t attempt) override;
   bool is_inside(std::uint64_t rank) const override;
   void on_letter(std::uint64_t from, Letter letter) override;
 
@@ -52,6 +52,7 @@ class PmixService final : public RankService, private PmixHost {
 
   ServiceParts parts_;
   std::uint64_t attempt_ = 0;
+  std::optional<std::uint64_t> ended_;             ///< The attempt before, still registered.
   std::map<std::string, std::uint64_t> meetings_;  ///< How often these ranks have met.
   std::map<std::string, Request> requests_;        ///< For what ranks of other hosts have put.
   std::uint64_t next_request_ = 0;

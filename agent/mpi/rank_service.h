@@ -40,8 +40,6 @@ class RankService {
   /// What a rank is to have in its environment: `NAME=VALUE`.
   virtual Result<std::vector<std::string>> environment(std::uint64_t rank,
                                                        std::uint64_t attempt) = 0;
-  /// The process of the rank has ended.
-  virtual void on_end(std::uint64_t rank, std::uint64_t attempt) = 0;
   /// Whether that rank has called MPI_Init, and not MPI_Finalize.
   virtual bool is_inside(std::uint64_t rank) const = 0;
   /// `ask` or `answer` of another host's service.
