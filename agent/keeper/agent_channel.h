@@ -46,6 +46,7 @@ class AgentChannel {
   void report(Birth birth) { pack(std::move(birth)); }
   void report(const Exit& exit);
   void report(const Gone& gone);
+  void report(const Signalled& signalled) { pack(signalled); }
   void report_replayed() { pack(Replayed{}); }
   /// Keeps copies of the pipes for the next agent. False with errno: no descriptors for that.
   bool keep(const Birth& birth) { return registry_.add(birth); }

@@ -203,6 +203,7 @@ void Keeper::on_signals() {
 RequestHandlers Keeper::handlers() {
   return {.on_spawn = [this](os::SpawnBatch batch) { on_spawn(std::move(batch)); },
           .on_signal = [this](const Signal& signal) { on_signal(signal); },
+          .on_mark = [this](Mark mark) { waves_.add(mark); },
           .on_kill_mesh = [this](const KillMesh& request) { on_kill_mesh(request); },
           .on_forget = [this](const Forget& proc) { agent_.forget(proc.id); },
           .on_close_input = [this](const CloseInput& proc) { agent_.close_input(proc.id); }};
@@ -240,14 +241,27 @@ void Keeper::on_kill_mesh(const KillMesh& request) {
 
 void Keeper::signal_some() {
   if (!waves_.begin(Clock::now())) return;
-  while (const auto signal = waves_.next()) {
-    const pid_t pid = table_.find_pid(signal->id);
-    auto* const process = table_.find(pid);
-    if (process == nullptr) continue;  // the proc has ended
-    if (process->shared && process->shared->aim(*signal) == SharedProcess::Aim::none) continue;
-    ::kill(signal->group ? -pid : pid, signal->signal);  // not reaped: the number is its own
-    if (ends_a_process(signal->signal)) waves_.count(process->wave);
+  while (const auto entry = waves_.next()) {
+    if (const auto* const signal = std::get_if<Signal>(&*entry)) {
+      send_signal(*signal);
+    } else {
+      signalled_.token = std::get<Mark>(*entry).token;
+      agent_.report(std::exchange(signalled_, {}));
+    }
   }
+}
+
+void Keeper::send_signal(const Signal& signal) {
+  const pid_t pid = table_.find_pid(signal.id);
+  auto* const process = table_.find(pid);
+  if (process == nullptr) return;  // the proc has ended
+  if (process->shared && process->shared->aim(signal) == SharedProcess::Aim::none) return;
+  // Not reaped: the number is its own.
+  if (::kill(signal.group ? -pid : pid, signal.signal) != 0 && signalled_.error == 0) {
+    signalled_.id = signal.id;
+    signalled_.error = errno;
+  }
+  if (ends_a_process(signal.signal)) waves_.count(process->wave);
 }
 
 // A slice of time, not a number: spawning must not delay exits, however long a spawn takes here.

@@ -85,6 +85,7 @@ class Keeper {
   RequestHandlers handlers();
 
   void signal_some();
+  void send_signal(const Signal& signal);
   void spawn_some();
   void start_one(QueuedProcess queued);
 
@@ -111,6 +112,7 @@ class Keeper {
   Templates templates_;
   SpawnQueue queue_;
   SignalWaves waves_;
+  Signalled signalled_;  // since the last mark
   os::Sweeper orphans_;
   OrphanPace pace_;
   End end_ = End::none;

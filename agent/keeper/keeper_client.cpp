@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <chrono>
 #include <span>
 #include <string>
 #include <utility>
@@ -26,11 +27,16 @@ void queue_in_pieces(std::deque<os::Packet>& queue, std::vector<Record>& records
 }  // namespace
 
 KeeperClient::KeeperClient(UniqueFd socket, Events events)
-    : socket_(std::move(socket)), events_(std::move(events)) {
+    : socket_(std::move(socket)),
+      events_(std::move(events)),
+      // The keeper may still answer the agent before this one: no token is used twice.
+      next_token_(
+          static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count())) {
   handlers_ = {.on_birth = [this](Birth birth) { events_.on_birth(std::move(birth)); },
                .on_exit = [this](const Exit& exit) { events_.on_exit(exit); },
                .on_gone = [this](const Gone& gone) { events_.on_gone(gone); },
-               .on_replayed = [this] { events_.on_replayed(); }};
+               .on_replayed = [this] { events_.on_replayed(); },
+               .on_signalled = [this](const Signalled& what) { on_signalled(what); }};
 }
 
 Result<void> KeeperClient::spawn(os::SpawnBatch batch) {
@@ -55,6 +61,20 @@ Result<void> KeeperClient::signal(const Signal& signal) {
   if (lost_) return fail(refused());
   signals_.push_back(signal);
   return {};
+}
+
+void KeeperClient::after_signals(AfterSignals after) {
+  if (lost_) return after(fail(refused()));
+  queue_collected();
+  queue_.push_back(make_mark_packet({next_token_}));
+  awaiting_.emplace_back(next_token_++, std::move(after));
+}
+
+void KeeperClient::on_signalled(const Signalled& signalled) {
+  if (awaiting_.empty() || awaiting_.front().first != signalled.token) return;
+  const auto after = std::move(awaiting_.front().second);
+  awaiting_.pop_front();
+  after(signalled);
 }
 
 Result<void> KeeperClient::kill_mesh(const KillMesh& request) {
@@ -107,6 +127,7 @@ void KeeperClient::lose() {
   signals_.clear();
   forgets_.clear();
   closes_.clear();
+  for (const auto& [token, after] : std::exchange(awaiting_, {})) after(fail(refused()));
   events_.on_lost();
 }
 

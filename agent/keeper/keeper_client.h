@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "agent/keeper/protocol.h"
@@ -32,9 +34,13 @@ class KeeperClient {
   /// Errors: too_large, configuration_error, io_error (no memfd); then nothing of the batch is
   /// queued. The answers are Births. After on_lost: refused.
   Result<void> spawn(os::SpawnBatch batch);
-  /// Queues a signal; no answer but the Exit. Signals for procs that are reaped, or unknown, are
+  /// Queues a signal; see after_signals(). Signals for procs that are reaped, or unknown, are
   /// ignored. Errors: refused after on_lost.
   Result<void> signal(const Signal& signal);
+  /// What became of signals; the error is on_lost's.
+  using AfterSignals = std::function<void(const Result<Signalled>&)>;
+  /// Calls it once: when the keeper has sent every signal that was queued before this call.
+  void after_signals(AfterSignals after);
   Result<void> kill_mesh(const KillMesh& request);
   /// See the records of these names. After on_lost: nothing.
   void forget(const Forget& proc);
@@ -52,6 +58,7 @@ class KeeperClient {
 
  private:
   void queue_collected();
+  void on_signalled(const Signalled& signalled);
   void lose();
 
   UniqueFd socket_;
@@ -61,6 +68,8 @@ class KeeperClient {
   std::vector<Signal> signals_;  // collected, so that stopping 1000 procs is a few packets
   std::vector<Forget> forgets_;
   std::vector<CloseInput> closes_;
+  std::uint64_t next_token_;
+  std::deque<std::pair<std::uint64_t, AfterSignals>> awaiting_;  // by token
   bool lost_ = false;
 };
 

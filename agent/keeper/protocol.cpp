@@ -27,7 +27,9 @@ enum class Tag : std::uint8_t {
   kill_mesh = 6,
   forget = 7,
   close_input = 8,
-  replayed = 9
+  replayed = 9,
+  mark = 10,
+  signalled = 11
 };
 // Which descriptors of a Birth follow, in this order.
 enum FdBit : std::uint8_t { pidfd_bit = 1, stdin_bit = 2, stdout_bit = 4, stderr_bit = 8 };
@@ -100,6 +102,14 @@ Signal read_signal(ByteReader& reader) {
   signal.signal = reader.get<std::int32_t>();
   signal.group = reader.get<std::uint8_t>() != 0;
   return signal;
+}
+
+Signalled read_signalled(ByteReader& reader) {
+  Signalled signalled;
+  signalled.token = reader.get<std::uint64_t>();
+  signalled.id = reader.get<std::uint64_t>();
+  signalled.error = reader.get<std::int32_t>();
+  return signalled;
 }
 
 template <typename WithId>
@@ -205,6 +215,15 @@ void EventPacker::add(Replayed) {
   ByteWriter(packet_.bytes).put(static_cast<std::uint8_t>(Tag::replayed));
 }
 
+void EventPacker::add(const Signalled& signalled) {
+  if (count_++ == 0) begin(packet_.bytes, kEventsMagic);
+  ByteWriter writer(packet_.bytes);
+  writer.put(static_cast<std::uint8_t>(Tag::signalled));
+  writer.put(signalled.token);
+  writer.put(signalled.id);
+  writer.put(signalled.error);
+}
+
 bool EventPacker::full() const noexcept {
   return count_ >= kMaxRecordsPerPacket || packet_.fds.size() + kFdsPerBirth > os::kMaxPacketFds ||
          packet_.bytes.size() + kLongestRecord > os::kMaxPacketBytes;
@@ -238,6 +257,10 @@ Result<void> decode_events(os::Packet packet, const EventHandlers& handlers) {
       handlers.on_gone(gone);
     } else if (tag == Tag::replayed) {
       handlers.on_replayed();
+    } else if (tag == Tag::signalled) {
+      const Signalled signalled = read_signalled(reader);
+      if (!reader.ok()) return fail(malformed("broken signalled"));
+      handlers.on_signalled(signalled);
     } else {
       return fail(malformed("unknown event"));
     }
@@ -273,6 +296,16 @@ os::Packet make_signal_packet(std::span<const Signal> signals) {
     writer.put(static_cast<std::int32_t>(signal.signal));
     writer.put(static_cast<std::uint8_t>(signal.group));
   }
+  return packet;
+}
+
+os::Packet make_mark_packet(Mark mark) {
+  os::Packet packet;
+  begin(packet.bytes, kRequestsMagic);
+  set_count(packet.bytes, 1);
+  ByteWriter writer(packet.bytes);
+  writer.put(static_cast<std::uint8_t>(Tag::mark));
+  writer.put(mark.token);
   return packet;
 }
 
@@ -313,6 +346,10 @@ Result<void> decode_requests(os::Packet packet, const RequestHandlers& handlers)
       const Signal signal = read_signal(reader);
       if (!reader.ok()) return fail(malformed("broken signal"));
       handlers.on_signal(signal);
+    } else if (tag == Tag::mark) {
+      const Mark mark{reader.get<std::uint64_t>()};
+      if (!reader.ok()) return fail(malformed("broken mark"));
+      handlers.on_mark(mark);
     } else if (tag == Tag::kill_mesh) {
       const KillMesh request{reader.get_string()};
       if (!reader.ok()) return fail(malformed("broken kill_mesh"));

@@ -74,6 +74,18 @@ struct Signal {
   bool group = false;
 };
 
+/// Agent → keeper: answer with Signalled when each Signal before this one has been sent.
+struct Mark {
+  std::uint64_t token = 0;  ///< Comes back in the answer.
+};
+
+/// Keeper → agent: each Signal before that Mark has been sent, or its proc has ended.
+struct Signalled {
+  std::uint64_t token = 0;
+  std::uint64_t id = 0;    ///< The first proc since the mark before that could not be signalled.
+  std::int32_t error = 0;  ///< Why: errno of kill(2); 0: there is no such proc.
+};
+
 /// Agent → keeper: SIGKILL for every proc of a mesh, by cgroup where there is one; queued spawns of
 /// it are cancelled.
 struct KillMesh {
@@ -103,6 +115,7 @@ class EventPacker {
   void add(const Exit& exit);
   void add(const Gone& gone);
   void add(Replayed replayed);
+  void add(const Signalled& signalled);
   bool empty() const noexcept { return count_ == 0; }
   /// No room for one more Birth with all its descriptors: take() first.
   bool full() const noexcept;
@@ -120,6 +133,7 @@ struct EventHandlers {
   std::function<void(const Exit&)> on_exit;
   std::function<void(const Gone&)> on_gone;
   std::function<void()> on_replayed;
+  std::function<void(const Signalled&)> on_signalled;
 };
 
 /// Checks a packet from the keeper and hands out what is in it. Errors: malformed_message (records
@@ -140,6 +154,7 @@ Result<os::SpawnBatch> decode_batch(std::span<const std::byte> bytes,
 /// Errors: as encode_batch, io_error.
 Result<os::Packet> make_spawn_packet(const os::SpawnSpec& shared, std::span<os::ProcSpec> procs);
 os::Packet make_signal_packet(std::span<const Signal> signals);
+os::Packet make_mark_packet(Mark mark);
 os::Packet make_kill_mesh_packet(const KillMesh& request);
 os::Packet make_forget_packet(std::span<const Forget> ids);
 os::Packet make_close_input_packet(std::span<const CloseInput> ids);
@@ -148,6 +163,7 @@ os::Packet make_close_input_packet(std::span<const CloseInput> ids);
 struct RequestHandlers {
   std::function<void(os::SpawnBatch)> on_spawn;
   std::function<void(const Signal&)> on_signal;
+  std::function<void(Mark)> on_mark;
   std::function<void(const KillMesh&)> on_kill_mesh;
   std::function<void(const Forget&)> on_forget;
   std::function<void(const CloseInput&)> on_close_input;

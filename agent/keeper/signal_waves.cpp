@@ -19,12 +19,13 @@ bool SignalWaves::begin(Time now) {
   return true;
 }
 
-std::optional<Signal> SignalWaves::next() {
+std::optional<SignalWaves::Entry> SignalWaves::next() {
   if (waiting_.empty()) return std::nullopt;
-  if (left_ >= procs_per_wave_ && waiting_.size() < kMostWaiting) return std::nullopt;
-  const Signal signal = waiting_.front();
+  const Entry entry = waiting_.front();
+  const bool is_full = left_ >= procs_per_wave_ && waiting_.size() < kMostWaiting;
+  if (is_full && !std::holds_alternative<Mark>(entry)) return std::nullopt;
   waiting_.pop_front();
-  return signal;
+  return entry;
 }
 
 void SignalWaves::count(std::uint64_t& wave) {

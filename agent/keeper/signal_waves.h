@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <variant>
 
 #include "agent/keeper/protocol.h"
 
@@ -15,7 +16,8 @@ bool ends_a_process(int signal);
 
 /// Signals to procs in the order in which they were asked for, in waves: terminating 1000 processes
 /// at once would starve everything else. The next wave begins when most processes of the last one
-/// have ended, or have had time to. Pure: the time is the caller's.
+/// have ended, or have had time to. Marks keep their place among the signals. Pure: the time is the
+/// caller's.
 class SignalWaves {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -26,14 +28,16 @@ class SignalWaves {
 
   explicit SignalWaves(std::size_t procs_per_wave) : procs_per_wave_(procs_per_wave) {}
 
-  void add(const Signal& signal) { waiting_.push_back(signal); }
+  using Entry = std::variant<Signal, Mark>;
+
+  void add(Entry entry) { waiting_.push_back(entry); }
   bool empty() const noexcept { return waiting_.empty(); }
   /// When the next wave is due at the latest, if something waits.
   Time due() const noexcept { return next_wave_; }
-  /// Begins a wave, if one is due. Send what next() gives then.
+  /// Begins a wave, if one is due. Carry out what next() gives then.
   bool begin(Time now);
-  /// The next signal of this wave; nothing: the wave is full, or nothing waits.
-  std::optional<Signal> next();
+  /// The next entry of this wave; nothing: the wave is full, or nothing waits.
+  std::optional<Entry> next();
   /// Counts a process that was told to end. `wave`: the last wave in which it was, 0 at first.
   void count(std::uint64_t& wave);
   /// A process has ended that was last told so in `wave`.
@@ -41,7 +45,7 @@ class SignalWaves {
 
  private:
   std::size_t procs_per_wave_;
-  std::deque<Signal> waiting_;
+  std::deque<Entry> waiting_;
   std::uint64_t wave_ = 0;
   std::size_t left_ = 0;  // processes of this wave that have not ended
   Time next_wave_{};

@@ -110,6 +110,7 @@ void ThreadKeeper::on_readable() {
   const keeper::RequestHandlers handlers{
       .on_spawn = [this](os::SpawnBatch batch) { on_spawn(std::move(batch)); },
       .on_signal = [this](const keeper::Signal& signal) { on_signal(signal); },
+      .on_mark = [this](keeper::Mark mark) { on_mark(mark); },
       .on_kill_mesh = [this](const keeper::KillMesh& request) { on_kill_mesh(request); },
       .on_forget = [](const keeper::Forget&) {},
       .on_close_input = [](const keeper::CloseInput&) {}};
@@ -183,9 +184,12 @@ void ThreadKeeper::on_signal(const keeper::Signal& signal) {
   if (found == live_.end() || signal.signal == SIGCONT) return;
   if (signal.signal == SIGTERM || signal.signal == SIGINT || signal.signal == SIGKILL)
     return found->second.proc->signal(signal.signal);
-  log::warn(found->second.proc->id().to_string() +
-            " is a thread of its launcher (local mode): it cannot get signal " +
-            std::to_string(signal.signal));
+  if (signalled_.error == 0) signalled_ = {.token = 0, .id = signal.id, .error = EOPNOTSUPP};
+}
+
+void ThreadKeeper::on_mark(keeper::Mark mark) {
+  signalled_.token = mark.token;
+  tell(std::exchange(signalled_, {}));
 }
 
 void ThreadKeeper::on_kill_mesh(const keeper::KillMesh& request) {

@@ -49,6 +49,7 @@ class ThreadKeeper {
   void on_readable();
   void on_spawn(os::SpawnBatch batch);
   void on_signal(const keeper::Signal& signal);
+  void on_mark(keeper::Mark mark);
   void on_kill_mesh(const keeper::KillMesh& request);
   void on_ends();
   /// Makes it, or says why not.
@@ -67,6 +68,7 @@ class ThreadKeeper {
   std::map<std::uint64_t, Live> live_;
   keeper::EventPacker packer_;
   std::deque<os::Packet> outbox_;
+  keeper::Signalled signalled_;  // since the last mark
   bool wants_write_ = false;
   std::uint64_t turn_end_ = 0;
 };

@@ -228,6 +228,10 @@ TEST_CASE(
   }
   SUBCASE("by SIGTERM") {
     auto mesh = must(hosts.spawn("m", extent("gpu=2"), named("mind"), heard.handlers()));
+    const auto other = mesh.signal({{0, 1}}, SIGUSR1);
+    REQUIRE_FALSE(other.has_value());
+    CHECK(other.error().code() == ErrorCode::io_error);
+    CHECK(other.error().detail().find("it is a thread of its launcher") != std::string::npos);
     REQUIRE(mesh.signal({{1, 2}}, SIGTERM).has_value());
     CHECK(must(mesh.wait_for_failure(in_time)).first_failure->exit_code == 143);
     must(mesh.stop());

@@ -46,7 +46,8 @@ bool repack(Packet packet, Packet& written) {
                     {.on_birth = [&](Birth birth) { packer.add(std::move(birth)); },
                      .on_exit = [&](const Exit& exit) { packer.add(exit); },
                      .on_gone = [&](const Gone& gone) { packer.add(gone); },
-                     .on_replayed = [&] { packer.add(Replayed{}); }})
+                     .on_replayed = [&] { packer.add(Replayed{}); },
+                     .on_signalled = [&](const Signalled& what) { packer.add(what); }})
           .has_value();
   written = packer.take();
   return is_whole && !written.bytes.empty();
@@ -63,12 +64,14 @@ void check_events(std::span<const std::byte> bytes, std::size_t fds) {
 /// What a packet of requests asks for; spawns are check_batch()'s.
 struct Requests {
   std::vector<Signal> signals;
+  std::vector<Mark> marks;
   std::vector<Forget> forgotten;
   std::vector<CloseInput> closed;
 
   RequestHandlers handlers() {
     return {.on_spawn = [](SpawnBatch) {},
             .on_signal = [this](const Signal& signal) { signals.push_back(signal); },
+            .on_mark = [this](Mark mark) { marks.push_back(mark); },
             .on_kill_mesh = [](const KillMesh&) {},
             .on_forget = [this](const Forget& forget) { forgotten.push_back(forget); },
             .on_close_input = [this](const CloseInput& close) { closed.push_back(close); }};
@@ -101,6 +104,9 @@ void check_requests(std::span<const std::byte> bytes, std::size_t fds) {
     FUZZ_CHECK(std::ranges::equal(reread(make_signal_packet(read.signals)).signals, read.signals,
                                   same_signal),
                "signals changed on the way");
+  if (!read.marks.empty())
+    FUZZ_CHECK(reread(make_mark_packet(read.marks[0])).marks.at(0).token == read.marks[0].token,
+               "a mark changed on the way");
   if (!read.forgotten.empty())
     FUZZ_CHECK(std::ranges::equal(reread(make_forget_packet(read.forgotten)).forgotten,
                                   read.forgotten, same_id),

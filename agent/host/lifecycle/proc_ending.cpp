@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
+#include <system_error>
 
 #include "agent/host/model/exit_report.h"
 #include "agent/host/model/real_time.h"
@@ -28,6 +30,16 @@ bool has_left_before_hello(const Proc& proc, const keeper::Exit& exit) {
   return proc.mesh.spec.kind == wire::ProcKind::mesh && !proc.launch.has_said_ready() &&
          proc.state.state() == wire::ProcState::running && !proc.state.is_stop_asked() &&
          !exit.signaled && exit.code == 0;
+}
+
+Error why_not_signalled(const Proc& proc, int error) {
+  const std::string why =
+      error == EPERM ? "process " + std::to_string(proc.state.to_wire().pid()) +
+                           " runs as another user now (a setuid program?), so this host may not"
+      : error == EOPNOTSUPP ? "it is a thread of its launcher (local mode), which has no signals "
+                              "but SIGINT, SIGTERM and SIGKILL"
+                            : std::generic_category().message(error);
+  return {ErrorCode::io_error, name_of(proc) + " did not get the signal: " + why};
 }
 
 }  // namespace
@@ -155,6 +167,17 @@ void ProcEnding::signal(Proc& proc, int signal) {
     proc.stop.hold(signal);
     table_.touch(proc);
   }
+}
+
+void ProcEnding::after_signals(const std::string& mesh,
+                               std::function<void(const Result<void>&)> after) {
+  keeper_.after_signals(
+      [this, mesh, after = std::move(after)](const Result<keeper::Signalled>& signalled) {
+        if (!signalled) return after(meshbus::fail(signalled.error()));
+        const Proc* const proc = signalled->error == 0 ? nullptr : table_.find_id(signalled->id);
+        if (proc == nullptr || proc->mesh.name != mesh) return after({});
+        after(meshbus::fail(why_not_signalled(*proc, signalled->error)));
+      });
 }
 
 bool ProcEnding::on_born(Proc& proc) {

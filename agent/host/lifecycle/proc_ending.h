@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -63,6 +64,9 @@ class ProcEnding {
   /// A signal for the process group of a proc; one that has ended is left alone, one that is not
   /// born yet gets it at its birth.
   void signal(Proc& proc, int signal);
+  /// Calls it once: when each signal so far has been sent, or its proc has ended. The error names
+  /// a rank of `mesh` that did not get one, and why. A rank that is not born yet is not waited for.
+  void after_signals(const std::string& mesh, std::function<void(const Result<void>&)> after);
   /// It is born: carries out what was asked for in the meantime. Returns whether it may go on to be
   /// Ready.
   bool on_born(Proc& proc);

@@ -170,7 +170,10 @@ void LifecycleService::on_signal_procs(const Request& request, const wire::Signa
   if (missing)
     return parts_.checks.refuse(request, no_such_rank(*mesh, *missing, parts_.checks.host()));
   for_ranks(*mesh, *ranks, [&](Proc& proc) { parts_.procs.ending().signal(proc, signal); });
-  parts_.checks.ack(request);
+  parts_.procs.ending().after_signals(mesh->name, [this, request](const Result<void>& sent) {
+    if (sent) return parts_.checks.ack(request);
+    parts_.checks.refuse(request, sent.error().within("host " + parts_.checks.host()));
+  });
   if (!is_for_ending(signal)) return;
   wire::EventT event;
   event.kind = wire::EventKind::signal_asked;

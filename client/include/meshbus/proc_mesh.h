@@ -271,10 +271,10 @@ class ProcMesh {
   /// Whether handover() has succeeded.
   bool is_handed_over() const;
 
-  /// Sends a signal to the process groups of ranks (empty = all that are alive). Returns when every
-  /// host has accepted the order. The keeper there delivers the signal a moment later, so a rank
-  /// may not have got it yet when this returns. Errors: not_exist, timeout, ...: the first one of
-  /// all hosts; the detail says which ranks got it, and which did not.
+  /// Sends a signal to the process groups of ranks (empty = all that are alive). Returns when the
+  /// kernels have them; a rank that is not started yet gets its signal when it is. Errors:
+  /// not_exist, timeout, io_error (the kernel refused), ...: the first one of all hosts; the detail
+  /// says which ranks got it, and which did not.
   Result<void> signal(const RankSet& ranks, int signal,
                       std::chrono::milliseconds deadline = std::chrono::seconds(10));
 

@@ -317,8 +317,8 @@ class ProcMesh(ContextManager):
         return Future(self._core.stop(sorted(ranks), reason, grace, timeout), reports.outcome)
 
     def signal(self, number: int, *ranks: int) -> None:
-        """Sends a signal to the process groups of all ranks, or of these. Returns when the hosts
-        have taken the order; the signal arrives a moment later."""
+        """Sends a signal to the process groups of all ranks, or of these. Returns when the
+        kernels have them; a rank that is not started yet gets its signal when it is."""
         self._check(ranks)
         Future(self._core.signal(sorted(ranks), int(number)), lambda _: None).result()
 

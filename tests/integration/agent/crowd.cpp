@@ -87,6 +87,7 @@ class KeeperTap {
                                          most_open = std::max(most_open, asked - born);
                                        },
                                    .on_signal = [](const keeper::Signal&) {},
+                                   .on_mark = [](keeper::Mark) {},
                                    .on_kill_mesh = [](const keeper::KillMesh&) {},
                                    .on_forget = [](const keeper::Forget&) {},
                                    .on_close_input = [](const keeper::CloseInput&) {}}));
@@ -97,7 +98,8 @@ class KeeperTap {
                                 {.on_birth = [this](const keeper::Birth&) { ++born; },
                                  .on_exit = [](const keeper::Exit&) {},
                                  .on_gone = [](const keeper::Gone&) {},
-                                 .on_replayed = [] {}}));
+                                 .on_replayed = [] {},
+                                 .on_signalled = [](const keeper::Signalled&) {}}));
     if (born != before) ++birth_packets;
   }
 

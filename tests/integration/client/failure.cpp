@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <fstream>
 #include <future>
 #include <map>
 
@@ -14,6 +15,15 @@ using namespace meshbus;
 using namespace meshbus::test;
 
 namespace {
+
+/// A set of signals of a process, by its name in /proc/PID/status.
+std::uint64_t bits_of(pid_t pid, std::string_view name) {
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(name)) return std::stoull(line.substr(name.size() + 2), nullptr, 16);
+  }
+  return 0;
+}
 
 /// Sleeping ranks on host processes.
 struct Sleepers {
@@ -153,6 +163,24 @@ TEST_CASE("client: a signal that a host does not take says which ranks got it an
                                    sleepers.hosts.hosts()[1].to_string() + " did not: ") !=
         std::string::npos);
   CHECK(sleepers.mesh->signal({}, SIGCONT).has_value());
+  must(sleepers.hosts.shutdown(in_time));
+}
+
+TEST_CASE("client: a signal is with the kernel when signal() returns, and not before") {
+  Sleepers sleepers("host=1", "gpu=2", {}, shell("exec env --block-signal=USR1 " + own_sleep()));
+  const auto blocks = [&](std::uint64_t rank) {
+    return bits_of(sleepers.pid(rank), "SigBlk") >> (SIGUSR1 - 1) & 1;
+  };
+  REQUIRE(wait_until([&] { return blocks(0) != 0 && blocks(1) != 0; }, in_time));
+  const auto keeper = sleepers.roles(0).keeper;
+  ::kill(keeper, SIGSTOP);
+  const auto sent = sleepers.mesh->signal({}, SIGUSR1, 700ms);
+  ::kill(keeper, SIGCONT);
+  REQUIRE_FALSE(sent.has_value());
+  CHECK(sent.error().code() == ErrorCode::timeout);
+  REQUIRE(sleepers.mesh->signal({}, SIGUSR1).has_value());
+  for (std::uint64_t rank = 0; rank < 2; ++rank)
+    CHECK((bits_of(sleepers.pid(rank), "ShdPnd") >> (SIGUSR1 - 1) & 1) != 0);
   must(sleepers.hosts.shutdown(in_time));
 }
 

@@ -86,13 +86,14 @@ TEST_CASE("agent_keeper: signals leave in waves, the next one when most of the l
   SignalWaves waves(4);
   const SignalWaves::Time t0{10s};
   CHECK_FALSE(waves.begin(t0));
-  for (std::uint64_t id = 1; id <= 8; ++id) waves.add({id, SIGTERM, true});
+  for (std::uint64_t id = 1; id <= 8; ++id) waves.add(Signal{id, SIGTERM, true});
   std::vector<std::uint64_t> process_waves(9);
   const auto send_wave = [&] {
     std::vector<std::uint64_t> sent;
-    while (const auto signal = waves.next()) {
-      waves.count(process_waves[signal->id]);
-      sent.push_back(signal->id);
+    while (const auto entry = waves.next()) {
+      const auto& signal = std::get<Signal>(*entry);
+      waves.count(process_waves[signal.id]);
+      sent.push_back(signal.id);
     }
     return sent;
   };
@@ -111,11 +112,14 @@ TEST_CASE("agent_keeper: a wave that does not end holds up the next one only for
   SignalWaves waves(1);
   const SignalWaves::Time t0{10s};
   std::uint64_t wave = 0;
-  waves.add({1, SIGTERM, true});
-  waves.add({2, SIGTERM, true});
+  waves.add(Signal{1, SIGTERM, true});
+  waves.add(Mark{7});
+  waves.add(Signal{2, SIGTERM, true});
   REQUIRE(waves.begin(t0));
   REQUIRE(waves.next().has_value());
   waves.count(wave);
+  // A mark waits for the signals before it, and for no others.
+  CHECK(std::get<Mark>(waves.next().value()).token == 7);
   CHECK_FALSE(waves.next().has_value());
   CHECK_FALSE(waves.begin(t0));
   CHECK(waves.begin(t0 + SignalWaves::kWaveLimit));

@@ -44,6 +44,7 @@ SpawnBatch some_batch(std::size_t procs) {
 RequestHandlers ignore_requests() {
   return {.on_spawn = [](SpawnBatch) {},
           .on_signal = [](const Signal&) {},
+          .on_mark = [](Mark) {},
           .on_kill_mesh = [](const KillMesh&) {},
           .on_forget = [](const Forget&) {},
           .on_close_input = [](const CloseInput&) {}};
@@ -52,7 +53,8 @@ EventHandlers ignore_events() {
   return {.on_birth = [](Birth) {},
           .on_exit = [](const Exit&) {},
           .on_gone = [](const Gone&) {},
-          .on_replayed = [] {}};
+          .on_replayed = [] {},
+          .on_signalled = [](const Signalled&) {}};
 }
 
 }  // namespace
@@ -152,6 +154,7 @@ TEST_CASE("keeper protocol: events arrive in order, each with its own descriptor
                   .memory_limit_hit = true});
   packer.add(Gone{1});
   packer.add(Replayed{});
+  packer.add(Signalled{.token = 7, .id = 5, .error = EPERM});
   std::string order;
   EventHandlers handlers{
       .on_birth =
@@ -182,9 +185,15 @@ TEST_CASE("keeper protocol: events arrive in order, each with its own descriptor
           },
       .on_gone = [&](const Gone& got) { order += "g" + std::to_string(got.id); },
       .on_replayed = [&] { order += "r"; },
+      .on_signalled =
+          [&](const Signalled& got) {
+            order += "s" + std::to_string(got.token);
+            CHECK(got.id == 5);
+            CHECK(got.error == EPERM);
+          },
   };
   CHECK(decode_events(packer.take(), handlers).has_value());
-  CHECK(order == "b1b2e1g1r");
+  CHECK(order == "b1b2e1g1rs7");
   CHECK(packer.empty());
 }
 
