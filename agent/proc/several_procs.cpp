@@ -3,7 +3,6 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sys/epoll.h>
-#include <sys/stat.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -47,11 +46,6 @@ SeveralProcs::SeveralProcs(Bootstrap bootstrap, UniqueFd link, ProcProgram progr
       pid_(::getpid()),
       notices_(std::make_shared<EndNotices>(reactor_, [this] { on_news(); })) {
   ::pthread_sigmask(SIG_SETMASK, nullptr, &mask_);
-  for (const auto& [stream, file] :
-       {std::pair(STDOUT_FILENO, &out_), std::pair(STDERR_FILENO, &err_)}) {
-    struct stat status{};
-    if (::fstat(stream, &status) == 0) *file = {status.st_dev, status.st_ino};
-  }
   // What is written down is the process's business, not that of one of its procs.
   const LiveSettings settings(bootstrap_,
                               [](const char* name) -> const char* { return std::getenv(name); });
@@ -117,7 +111,7 @@ void SeveralProcs::start(std::uint32_t place, os::process_link::Message message)
          .code = EX_OSERR,
          .last_words = std::string("meshbus: cannot start as a mesh proc: ") + error.what()});
   }
-  if (!live.out) holder_ = place;
+  if (!live.out) streams_.set_holder(place);
   if (early_signal_) live.proc->signal(*early_signal_);
   live_.emplace(place, std::move(live));
   if (named_ == announced_) pass_streams();
@@ -159,7 +153,7 @@ void SeveralProcs::tell(std::uint32_t place, Live live, const PseudoProc::End& e
     log::write_line(live.err ? live.err.get() : STDERR_FILENO, end.last_words);
   if (live_.empty() && named_ == announced_) end_with(end);
   flush_stdout();
-  if (holder_ == place) holder_.reset();
+  streams_.release(place);
   pass_streams();
   live = {};  // its pipes end before its end is told
   const auto what = end.signaled ? os::process_link::What::killed : os::process_link::What::ended;
@@ -170,25 +164,15 @@ void SeveralProcs::tell(std::uint32_t place, Live live, const PseudoProc::End& e
 
 void SeveralProcs::pass_streams() {
   if (named_ != announced_) return;
-  if (const auto holder = holder_ ? live_.find(*holder_) : live_.end();
+  const auto place = streams_.holder();
+  if (const auto holder = place ? live_.find(*place) : live_.end();
       holder != live_.end() && !holder->second.is_leaving)
     return;
   const auto next = std::find_if(live_.begin(), live_.end(), [](const auto& one) {
     return one.second.out && !one.second.is_leaving;
   });
   if (next == live_.end()) return;
-  replace(STDOUT_FILENO, next->second.out, out_);
-  replace(STDERR_FILENO, next->second.err, err_);
-  holder_ = next->first;
-}
-
-void SeveralProcs::replace(int stream, UniqueFd& by, File& known) {
-  struct stat status{};
-  if (::fstat(stream, &status) == 0 && File{status.st_dev, status.st_ino} == known) {
-    ::dup2(by.get(), stream);
-    if (::fstat(stream, &status) == 0) known = {status.st_dev, status.st_ino};
-  }
-  by.reset();
+  streams_.pass_to(next->first, next->second.out, next->second.err);
 }
 
 void SeveralProcs::end_with(const PseudoProc::End& end) {

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "agent/os/process_link.h"
+#include "agent/proc/process_streams.h"
 #include "agent/proc/pseudo_proc.h"
 #include "agent/proc/runtime/bootstrap.h"
 #include "agent/proc/runtime/stop_signals.h"
@@ -43,12 +44,6 @@ class SeveralProcs {
     /// It was killed or cut off: what is written from now on is not for it.
     bool is_leaving = false;
   };
-  /// A file, whatever descriptor it has.
-  struct File {
-    dev_t device = 0;
-    ino_t inode = 0;
-    friend bool operator==(const File&, const File&) = default;
-  };
 
   void on_link();
   void start(std::uint32_t place, os::process_link::Message message);
@@ -63,7 +58,6 @@ class SeveralProcs {
   /// stdout and stderr of the process become those of the lowest rank that stays, when they are
   /// nobody's.
   void pass_streams();
-  void replace(int stream, UniqueFd& by, File& known);
 
   Bootstrap bootstrap_;
   UniqueFd link_;
@@ -79,11 +73,7 @@ class SeveralProcs {
   /// Came before somebody was there to take it.
   std::optional<int> early_signal_;
   std::map<std::uint64_t, Live> live_;  // by place
-  /// Whose streams are those of the process.
-  std::optional<std::uint64_t> holder_;
-  /// What they were opened as: a program that has put something else there keeps that.
-  File out_;
-  File err_;
+  ProcessStreams streams_;
   Reactor::TimerId end_timer_ = 0;
   bool is_over_ = false;
 };
