@@ -120,112 +120,12 @@ void ActorContext::stop(const std::string& reason, std::chrono::milliseconds gra
 }
 
 ActorReply ActorContext::defer() {
-  return system_.make_reply(cell_);
-}
-
-// --- What they ask of the system, on a thread of the pool. ---
-
-namespace mesh_proc {
-
-Result<ActorId> ActorSystem::spawn_child(ActorCell& parent, const std::string& type,
-                                         std::string_view params) {
-  const Lock lock(mutex_);
-  if (!parent.life.is_open())
-    return fail(ErrorCode::actor_spawn_error, "actor " + parent.id.to_string() + " " +
-                                                  parent.life.words() +
-                                                  ": it gets no more children");
-  const auto name = parent.id.name();
-  auto made = make(type, name, ++next_pid_[name.to_string()], std::string(params));
-  if (!made) return fail(std::move(made).error());
-  auto& child = **made;
-  child.rank = parent.rank;
-  child.parent = parent.shared_from_this();
-  parent.children.push_back(*made);
-  return child.id;
-}
-
-void ActorSystem::stop_child(ActorCell& parent, const ActorId& child, const std::string& reason,
-                             std::chrono::milliseconds grace) {
-  const Lock lock(mutex_);
-  const auto found = std::find_if(parent.children.begin(), parent.children.end(),
-                                  [&](const auto& one) { return one->id == child; });
-  if (found != parent.children.end()) begin_stop(**found, reason, Clock::now() + grace);
-}
-
-void ActorSystem::stop(ActorCell& cell, const std::string& reason,
-                       std::chrono::milliseconds grace) {
-  const Lock lock(mutex_);
-  begin_stop(cell, reason, Clock::now() + grace);
-}
-
-Result<std::uint64_t> ActorSystem::send_after(ActorCell& cell, std::chrono::milliseconds delay,
-                                              const MessageType& type, std::string_view body) {
-  const Lock lock(mutex_);
-  if (cell.delayed >= cell.mailbox.limits().count)
-    return fail(ErrorCode::queue_full, "actor " + cell.id.to_string() + ": " +
-                                           std::to_string(cell.delayed) +
-                                           " delayed messages wait already");
-  ++cell.delayed;
-  const auto number = next_delayed_++;
-  Letter letter{.message = type.key(), .from = cell.port, .body = std::string(body)};
-  letter.envelope.mutate_source_proc(self_.key());
-  letter.envelope.mutate_source_host(self_.host().key());
-  letter.envelope.mutate_kind(wire::Kind::message);
-  later([this, self = cell.shared_from_this(), number, due = Clock::now() + delay,
-         letter = std::move(letter)]() mutable {
-    self->timers[number] =
-        reactor_.at(due, [this, self, number, letter = std::move(letter)]() mutable {
-          self->timers.erase(number);
-          const Lock timer_lock(mutex_);
-          --self->delayed;
-          if (!self->life.is_open()) return;
-          self->mailbox.push_always(std::move(letter));
-          schedule(*self);
-        });
-  });
-  return number;
-}
-
-void ActorSystem::cancel(ActorCell& cell, std::uint64_t delayed) {
-  const Lock lock(mutex_);
-  later([this, self = cell.shared_from_this(), delayed] {
-    const auto found = self->timers.find(delayed);
-    if (found == self->timers.end()) return;
-    reactor_.cancel(found->second);
-    self->timers.erase(found);
-    const Lock timer_lock(mutex_);
-    --self->delayed;
-  });
-}
-
-void ActorSystem::call_async(ActorCell& cell, const ActorId& to, const MessageType& type,
-                             std::string_view body, std::chrono::milliseconds deadline,
-                             std::function<void(ActorContext&, Result<std::string>)> then) {
-  outside_.call(to.proc(), actor_port(to), encode_actor_body(type, cell.port, body), deadline,
-                [this, weak = cell.weak_from_this(), then = std::move(then),
-                 name = "the answer to " + type.to_string() + " of " +
-                        to.to_string()](Result<std::string> answer) mutable {
-                  const auto self = weak.lock();
-                  if (self == nullptr) return;
-                  const Lock lock(mutex_);
-                  if (self->life.is_ended() || self->is_closing) return;
-                  self->tasks.push_back({name, [then = std::move(then), answer = std::move(answer)](
-                                                   Actor&, ActorContext& context) mutable {
-                                           then(context, std::move(answer));
-                                           return std::optional<Fault>();
-                                         }});
-                  schedule(*self);
-                });
-}
-
-ActorReply ActorSystem::make_reply(ActorCell& cell) {
-  const Letter* letter = cell.current;
+  const auto* letter = cell_.current;
   const bool is_wanted =
-      letter != nullptr && letter->is_call() && !std::exchange(cell.is_deferred, true);
+      letter != nullptr && letter->is_call() && !std::exchange(cell_.is_deferred, true);
   return ActorReply(std::make_shared<ActorReply::State>(
-      *this, letter == nullptr ? wire::Envelope() : letter->envelope,
+      system_, letter == nullptr ? wire::Envelope() : letter->envelope,
       letter == nullptr ? wire::CallHeader() : letter->header, is_wanted));
 }
 
-}  // namespace mesh_proc
 }  // namespace meshbus

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -23,6 +24,8 @@ namespace meshbus::mesh_proc {
 class ActorSystem;
 
 /// One actor, and all that belongs to it.
+/// Large because: it is a plain record, in which each field is grouped with those that are used by
+/// the same threads.
 struct ActorCell : ActorPool::Runnable, std::enable_shared_from_this<ActorCell> {
   using Time = std::chrono::steady_clock::time_point;
   /// Something that is no message: an answer that it waits for, a child that has failed.
@@ -41,6 +44,11 @@ struct ActorCell : ActorPool::Runnable, std::enable_shared_from_this<ActorCell> 
         mailbox(limits),
         life(std::chrono::system_clock::now()) {}
   void run() override;
+  /// With the lock held.
+  bool has_live_children() const {
+    return std::any_of(children.begin(), children.end(),
+                       [](const auto& child) { return !child->life.is_ended(); });
+  }
 
   // Does not change.
   ActorSystem& system;

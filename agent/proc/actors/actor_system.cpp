@@ -19,9 +19,6 @@ constexpr std::chrono::milliseconds kCloseLimit{500};
 /// An actor that is not stuck itself, but waits for children or for a thread, gets the above so
 /// often.
 constexpr unsigned kMostRounds = 10;
-/// Those that have ended are remembered up to these numbers.
-constexpr std::size_t kEndedRoots = 1000;
-constexpr std::size_t kEndedChildren = 256;
 /// How often to look whether actors wait for a thread.
 constexpr std::chrono::seconds kPoolInterval{1};
 
@@ -42,14 +39,20 @@ ActorSystem::ActorSystem(Reactor& reactor, Proc& proc, ProcId self, const Types&
       self_(std::move(self)),
       types_(types),
       outside_(std::move(outside)),
+      runner_(
+          [this](const std::string& type, ActorContext& context, const std::string& params) {
+            return types_.find(type)->second.factory(context, params);
+          },
+          [this](const wire::Envelope& call, const wire::CallHeader& header,
+                 Result<std::string> result) { answer(call, header, std::move(result)); }),
+      requests_(*this, self_),
       pool_({.threads = threads}) {}
 
 ActorSystem::~ActorSystem() {
   finish_threads();
   // Actors, and what they wait for, may hold replies, which come back here when they go.
-  auto cells = std::exchange(cells_, {});
+  auto cells = table_.take_all();
   auto later = std::exchange(later_, {});
-  by_port_.clear();
   changed_.clear();
   later.clear();
   cells.clear();
@@ -65,14 +68,16 @@ bool ActorSystem::finish_threads() {
 
 void ActorSystem::attach(Bus& bus) {
   bus_ = &bus;
+  requests_.attach(&bus);
   turn_end_ = reactor_.add_turn_end([this] { on_turn_end(); });
 }
 
 void ActorSystem::detach() {
   bus_ = nullptr;
+  requests_.attach(nullptr);
   reactor_.forget_turn_end(turn_end_);
   const Lock lock(mutex_);
-  for (const auto& [key, cell] : cells_) {
+  for (const auto& [key, cell] : table_.all()) {
     reactor_.cancel(cell->stop_timer);
     for (const auto& [number, timer] : cell->timers) reactor_.cancel(timer);
   }
@@ -134,12 +139,12 @@ ActorSystem::Delivery ActorSystem::on_data(const wire::Envelope& from, const wir
   std::optional<Error> error;
   {
     const Lock lock(mutex_);
-    const auto found = by_port_.find(envelope.port());
-    if (found == by_port_.end()) {
+    const auto cell = table_.find_port(envelope.port());
+    if (cell == nullptr) {
       if (!is_collected) return Delivery::not_mine;
       error.emplace(ErrorCode::no_such_port, self_.to_string() + " has no actor with port " +
                                                  std::to_string(envelope.port()));
-    } else if (const auto refusal = put(*found->second, envelope, header, decoded, point)) {
+    } else if (const auto refusal = put(*cell, envelope, header, decoded, point)) {
       error = refusal;
     } else {
       return Delivery::taken;
@@ -210,22 +215,19 @@ Result<std::shared_ptr<ActorCell>> ActorSystem::make(const std::string& type, co
   if (is_ending_)
     return fail(ErrorCode::actor_spawn_error, id.to_string() + ": its proc is ending");
   const auto port = actor_port(id);
-  const auto other = by_port_.find(port);
-  if (outside_.has_handler(port) || (other != by_port_.end() && !other->second->life.is_ended())) {
-    return fail(
-        ErrorCode::actor_spawn_error,
-        id.to_string() + ": its port " + std::to_string(port) + " is that of " +
-            (other == by_port_.end() ? "a handler of the program" : other->second->id.to_string()) +
-            "; take another name");
+  const auto other = table_.find_port(port);
+  if (outside_.has_handler(port) || (other != nullptr && !other->life.is_ended())) {
+    return fail(ErrorCode::actor_spawn_error,
+                id.to_string() + ": its port " + std::to_string(port) + " is that of " +
+                    (other == nullptr ? "a handler of the program" : other->id.to_string()) +
+                    "; take another name");
   }
   const ActorOptions& options = found->second.options;
   auto cell = std::make_shared<ActorCell>(
       *this, std::move(id), type, Mailbox::Limits{options.mailbox_count, options.mailbox_bytes});
   cell->params = std::move(params);
   cell->port = port;
-  cells_.insert_or_assign(Key(name.to_string(), pid), cell);
-  by_port_.insert_or_assign(port, cell);
-  ++live_;
+  table_.add(cell);
   schedule(*cell);
   changed(*cell);
   return cell;
@@ -243,12 +245,7 @@ void ActorSystem::schedule(ActorCell& cell) {
 void ActorSystem::changed(ActorCell& cell) {
   if (std::exchange(cell.is_changed, true)) return;
   changed_.push_back(cell.shared_from_this());
-  if (changed_.size() == 1) later([this] { tell_changes(); });
-}
-
-bool ActorSystem::has_live_children(const ActorCell& cell) const {
-  return std::any_of(cell.children.begin(), cell.children.end(),
-                     [](const auto& child) { return !child->life.is_ended(); });
+  if (changed_.size() == 1) later([this] { requests_.tell_changes(); });
 }
 
 void ActorSystem::begin_stop(ActorCell& cell, const std::string& reason, Time end) {
@@ -289,7 +286,7 @@ void ActorSystem::on_stop_over(const std::shared_ptr<ActorCell>& cell) {
                 {}});
   } else if (++cell->stop_rounds > kMostRounds) {
     return end_failed(*cell,
-                      {"it did not come to stop: " + std::string(has_live_children(*cell)
+                      {"it did not come to stop: " + std::string(cell->has_live_children()
                                                                      ? "its children live on"
                                                                      : "no thread was free for it"),
                        "",
@@ -351,44 +348,27 @@ void ActorSystem::on_ended(ActorCell& cell) {
     std::erase(cell.parent->children, self);
     if (!cell.parent->life.is_open()) schedule(*cell.parent);
   }
-  (cell.id.pid() == 0 ? ended_roots_ : ended_children_)
-      .emplace_back(cell.id.name().to_string(), cell.id.pid());
-  forget_ended();
+  table_.note_end(cell);
   changed(cell);
   later([this, self] {
     reactor_.cancel(self->stop_timer);
     for (const auto& [number, timer] : self->timers) reactor_.cancel(timer);
     self->timers.clear();
   });
-  if (--live_ != 0) return;
+  if (table_.live() != 0) return;
   later([this] {
     for (const auto& done : std::exchange(when_all_ended_, {})) done();
   });
 }
 
-void ActorSystem::forget_ended() {
-  const auto forget = [this](std::deque<Key>& ended, std::size_t most) {
-    while (ended.size() > most) {
-      if (const auto found = cells_.find(ended.front()); found != cells_.end()) {
-        const auto port = by_port_.find(found->second->port);
-        if (port != by_port_.end() && port->second == found->second) by_port_.erase(port);
-        cells_.erase(found);
-      }
-      ended.pop_front();
-    }
-  };
-  forget(ended_roots_, kEndedRoots);
-  forget(ended_children_, kEndedChildren);
-}
-
 void ActorSystem::stop_all(const std::string& reason, Time end, std::function<void()> done) {
   const Lock lock(mutex_);
   is_ending_ = true;
-  if (live_ == 0) return reactor_.post(std::move(done));
+  if (table_.live() == 0) return reactor_.post(std::move(done));
   when_all_ended_.push_back(std::move(done));
   // Children are stopped by their parents.
   std::vector<std::shared_ptr<ActorCell>> roots;
-  for (const auto& [key, cell] : cells_) {
+  for (const auto& [key, cell] : table_.all()) {
     if (cell->parent == nullptr || cell->parent->life.is_ended()) roots.push_back(cell);
   }
   for (const auto& cell : roots) begin_stop(*cell, reason, end);

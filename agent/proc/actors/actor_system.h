@@ -8,15 +8,16 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "agent/proc/actors/actor_cell.h"
 #include "agent/proc/actors/actor_pool.h"
+#include "agent/proc/actors/actor_requests.h"
+#include "agent/proc/actors/actor_runner.h"
+#include "agent/proc/actors/actor_table.h"
 #include "common/bus/bus.h"
 #include "common/loop/reactor.h"
 #include "common/wire/actor_body.h"
@@ -29,10 +30,13 @@ namespace meshbus::mesh_proc {
 /// The actors of one proc. Messages come in on the reactor's thread and lie in mailboxes; a pool
 /// runs the actors; what they cause (answers, changes of state) goes back to the reactor. Functions
 /// are called on the reactor's thread unless they say otherwise.
+/// Large because: messages, requests, timers and the actors themselves change the states of actors,
+/// under one lock; what needs none of it is in ActorRunner, ActorRequests and ActorTable.
 class ActorSystem {
  public:
   using Clock = std::chrono::steady_clock;
   using Time = Clock::time_point;
+  using Lock = std::unique_lock<std::mutex>;
   using Types = std::map<std::string, ProcProgram::ActorType, std::less<>>;
   /// What it needs of the proc that it is in; for any thread.
   struct Outside {
@@ -55,7 +59,7 @@ class ActorSystem {
   /// own signal mask.
   void start_threads();
   /// The control messages of actors.fbs.
-  void add_handlers(Dispatcher& handlers);
+  void add_handlers(Dispatcher& handlers) { requests_.add_handlers(handlers); }
   /// From now on messages may come. `bus` must outlive this, or detach() come first.
   void attach(Bus& bus);
   /// Nothing leaves or is waited for any more.
@@ -71,7 +75,9 @@ class ActorSystem {
   Delivery on_data(const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body,
                    const std::optional<Point>& point);
   /// A message of ours to a subscriber came back: it is gone.
-  void on_undelivered(const wire::Envelope& envelope);
+  void on_undelivered(const wire::Envelope& envelope) {
+    requests_.on_undelivered(envelope.destination_proc());
+  }
 
   /// Stops all of them, as StopActor; `done` is called when none is left, or only those that are
   /// stuck.
@@ -93,7 +99,6 @@ class ActorSystem {
   void call_async(ActorCell& cell, const ActorId& to, const MessageType& type,
                   std::string_view body, std::chrono::milliseconds deadline,
                   std::function<void(ActorContext&, Result<std::string>)> then);
-  ActorReply make_reply(ActorCell& cell);
   Proc& proc() const noexcept { return proc_; }
   const Outside& outside() const noexcept { return outside_; }
   /// Any thread.
@@ -103,53 +108,35 @@ class ActorSystem {
   // For ActorCell, on a thread of the pool.
   void run(ActorCell& cell);
 
- private:
-  using Lock = std::unique_lock<std::mutex>;
-  using Key = std::pair<std::string, std::uint64_t>;
-  struct Step;
+  // For ActorRequests; what follows lock() is called with it held.
+  Lock lock() { return Lock(mutex_); }
+  const ActorTable& table() const noexcept { return table_; }
+  Result<std::shared_ptr<ActorCell>> make(const std::string& type, const Name& name,
+                                          std::uint64_t pid, std::string params);
+  void begin_stop(ActorCell& cell, const std::string& reason, Time end);
+  /// The actors that have changed since it was asked last.
+  std::vector<std::shared_ptr<ActorCell>> take_changed() { return std::exchange(changed_, {}); }
 
+ private:
   /// Into its mailbox, with the lock held; or why not.
   std::optional<Error> put(ActorCell& cell, const wire::Envelope& envelope,
                            const wire::CallHeader& header, const Result<ActorBody>& body,
                            const std::optional<Point>& point);
 
   // actor_system.cpp: life. All with the lock held.
-  Result<std::shared_ptr<ActorCell>> make(const std::string& type, const Name& name,
-                                          std::uint64_t pid, std::string params);
   void schedule(ActorCell& cell);
-  void begin_stop(ActorCell& cell, const std::string& reason, Time end);
   void begin_stop_of_children(ActorCell& cell, const std::string& reason, Time end);
   void end_failed(ActorCell& cell, Fault fault);
   void tell_parent(ActorCell& cell);
   void on_ended(ActorCell& cell);
   void drop_mail(ActorCell& cell);
   void changed(ActorCell& cell);
-  bool has_live_children(const ActorCell& cell) const;
   void later(std::function<void()> task);
-  void forget_ended();
 
   // actor_run.cpp: on a thread of the pool.
-  std::optional<Step> next_step(ActorCell& cell);
-  std::optional<Fault> perform(ActorCell& cell, Step& step);
-  void construct(ActorCell& cell);
-  void handle(ActorCell& cell, const Letter& letter);
+  std::optional<ActorStep> next_step(ActorCell& cell);
   /// False: it is over with the actor.
-  bool settle(ActorCell& cell, const Step& step, std::optional<Fault> fault);
-
-  // actor_requests.cpp
-  void on_spawn(const Request& request, const wire::SpawnActor& message);
-  void on_stop(const Request& request, const wire::StopActor& message);
-  void on_get(const Request& request, const wire::GetActorState& message);
-  void on_list(const Request& request, const wire::ListActors& message);
-  void on_stream(const Request& request, const wire::StreamActors& message);
-  void on_stop_stream(const Request& request, const wire::StopActorStream& message);
-  std::shared_ptr<ActorCell> find(const Key& key);
-  void subscribe(const std::string& name, const ProcId& subscriber);
-  /// The subscriber, if it is the sender; otherwise refuses it.
-  std::optional<ProcId> subscriber_of(const Request& request, const flatbuffers::String& text);
-  /// Tells subscribers, and answers requests that wait.
-  void tell_changes();
-  wire::ActorStateT state_of(const ActorCell& cell) const;
+  bool settle(ActorCell& cell, const ActorStep& step, std::optional<Fault> fault);
 
   /// Answers a call, or gives a message back. On the reactor's thread.
   void tell(const wire::Envelope& envelope, const wire::CallHeader& header,
@@ -165,6 +152,8 @@ class ActorSystem {
   const ProcId self_;
   const Types& types_;
   const Outside outside_;
+  const ActorRunner runner_;
+  ActorRequests requests_;
   Bus* bus_ = nullptr;
   ActorPool pool_;
 
@@ -172,20 +161,10 @@ class ActorSystem {
   std::vector<std::shared_ptr<ActorPool::Runnable>> batch_;
   std::uint64_t turn_end_ = 0;
   Reactor::TimerId pool_timer_ = 0;
-  struct Subscriber {
-    ProcId id;
-    std::set<std::string> names;
-  };
-  std::map<std::uint64_t, Subscriber> subscribers_;
   std::vector<std::function<void()>> when_all_ended_;
 
   std::mutex mutex_;
-  std::map<Key, std::shared_ptr<ActorCell>> cells_;  // guarded by mutex_, like what follows
-  std::unordered_map<std::uint32_t, std::shared_ptr<ActorCell>> by_port_;
-  std::map<std::string, std::uint64_t> next_pid_;
-  std::size_t live_ = 0;
-  std::deque<Key> ended_roots_;
-  std::deque<Key> ended_children_;
+  ActorTable table_;  // guarded by mutex_, like what follows
   std::vector<std::shared_ptr<ActorCell>> changed_;
   std::vector<std::function<void()>> later_;
   /// An actor has said something last, so that nobody was woken for it: its thread turns the

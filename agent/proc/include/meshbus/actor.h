@@ -21,6 +21,7 @@
 // Hidden: they are declared outside of what the library shows.
 namespace meshbus::mesh_proc {
 struct ActorCell;
+class ActorRunner;
 class ActorSystem;
 }  // namespace meshbus::mesh_proc
 
@@ -136,7 +137,7 @@ class Actor {
   }
 
  private:
-  friend class mesh_proc::ActorSystem;
+  friend class mesh_proc::ActorRunner;
   struct Row {
     MessageType type;
     Handler handler;
@@ -155,7 +156,7 @@ class ActorReply {
   void fail(const Error& error) const;  ///< With call_error, and this error in words.
 
  private:
-  friend class mesh_proc::ActorSystem;
+  friend class ActorContext;
   struct State;
   explicit ActorReply(std::shared_ptr<State> state) : state_(std::move(state)) {}
   std::shared_ptr<State> state_;
