@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/bench_command.h"
+#include "cli/bench/bench_command.h"
 #include "cli/help/completion_command.h"
 #include "cli/help/help_command.h"
 #include "cli/hosts/config_command.h"
