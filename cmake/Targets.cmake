@@ -14,6 +14,14 @@ function(meshbus_library name)
     EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
 endfunction()
 
+# meshbus_compile_small(TARGET...): release compiles it for size: what people wait for in it is other processes, and
+# g++ takes a quarter less time.
+function(meshbus_compile_small)
+  foreach(target ${ARGN})
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-Os>)
+  endforeach()
+endfunction()
+
 # meshbus_program(NAME SOURCES...): an executable that ends up in build/PRESET/bin.
 function(meshbus_program name)
   add_executable(${name} ${ARGN})
