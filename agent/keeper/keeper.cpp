@@ -245,8 +245,7 @@ void Keeper::signal_some() {
     if (const auto* const signal = std::get_if<Signal>(&*entry)) {
       send_signal(*signal);
     } else {
-      signalled_.token = std::get<Mark>(*entry).token;
-      agent_.report(std::exchange(signalled_, {}));
+      agent_.report(waves_.answer(std::get<Mark>(*entry)));
     }
   }
 }
@@ -257,10 +256,7 @@ void Keeper::send_signal(const Signal& signal) {
   if (process == nullptr) return;  // the proc has ended
   if (process->shared && process->shared->aim(signal) == SharedProcess::Aim::none) return;
   // Not reaped: the number is its own.
-  if (::kill(signal.group ? -pid : pid, signal.signal) != 0 && signalled_.error == 0) {
-    signalled_.id = signal.id;
-    signalled_.error = errno;
-  }
+  if (::kill(signal.group ? -pid : pid, signal.signal) != 0) waves_.on_refused(signal.id, errno);
   if (ends_a_process(signal.signal)) waves_.count(process->wave);
 }
 

@@ -112,7 +112,6 @@ class Keeper {
   Templates templates_;
   SpawnQueue queue_;
   SignalWaves waves_;
-  Signalled signalled_;  // since the last mark
   os::Sweeper orphans_;
   OrphanPace pace_;
   End end_ = End::none;

@@ -1,6 +1,7 @@
 #include "agent/keeper/signal_waves.h"
 
 #include <csignal>
+#include <utility>
 
 namespace meshbus::keeper {
 
@@ -36,6 +37,16 @@ void SignalWaves::count(std::uint64_t& wave) {
 
 void SignalWaves::on_end(std::uint64_t wave) {
   if (wave == wave_ && left_ > 0) --left_;
+}
+
+void SignalWaves::on_refused(std::uint64_t id, int error) {
+  if (refused_.error == 0) refused_ = {.token = 0, .id = id, .error = error};
+}
+
+Signalled SignalWaves::answer(Mark mark) {
+  Signalled answer = std::exchange(refused_, {});
+  answer.token = mark.token;
+  return answer;
 }
 
 }  // namespace meshbus::keeper

@@ -42,6 +42,10 @@ class SignalWaves {
   void count(std::uint64_t& wave);
   /// A process has ended that was last told so in `wave`.
   void on_end(std::uint64_t wave);
+  /// The kernel has refused a signal for that proc. The first one is told with the next mark.
+  void on_refused(std::uint64_t id, int error);
+  /// What to answer to a mark that next() gave.
+  Signalled answer(Mark mark);
 
  private:
   std::size_t procs_per_wave_;
@@ -49,6 +53,7 @@ class SignalWaves {
   std::uint64_t wave_ = 0;
   std::size_t left_ = 0;  // processes of this wave that have not ended
   Time next_wave_{};
+  Signalled refused_;  // since the last mark
 };
 
 }  // namespace meshbus::keeper

@@ -119,7 +119,14 @@ TEST_CASE("agent_keeper: a wave that does not end holds up the next one only for
   REQUIRE(waves.next().has_value());
   waves.count(wave);
   // A mark waits for the signals before it, and for no others.
-  CHECK(std::get<Mark>(waves.next().value()).token == 7);
+  const auto mark = std::get<Mark>(waves.next().value());
+  waves.on_refused(1, EPERM);
+  waves.on_refused(2, ESRCH);
+  const auto answer = waves.answer(mark);
+  CHECK(answer.token == 7);
+  CHECK(answer.id == 1);
+  CHECK(answer.error == EPERM);
+  CHECK(waves.answer(mark).error == 0);
   CHECK_FALSE(waves.next().has_value());
   CHECK_FALSE(waves.begin(t0));
   CHECK(waves.begin(t0 + SignalWaves::kWaveLimit));
