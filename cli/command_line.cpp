@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cli/bench/bench_command.h"
+#include "cli/hands/exec_command.h"
 #include "cli/help/completion_command.h"
 #include "cli/help/help_command.h"
 #include "cli/hosts/config_command.h"
@@ -76,6 +77,7 @@ void add_all(CLI::App& app, Commands& commands) {
   add_ping(app, commands);
   add_stop(app, commands);
   add_signal(app, commands);
+  add_exec(app, commands);
   add_progress(app, commands);
   add_shutdown(app, commands);
   add_drain(app, commands);

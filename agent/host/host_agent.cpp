@@ -4,10 +4,12 @@
 
 #include <utility>
 
+#include "agent/host/hands/execs.h"
 #include "agent/host/liveness/liveness_monitor.h"
 #include "agent/host/output/log_streams.h"
 #include "agent/host/procs/mesh_procs.h"
 #include "agent/host/replies/collections.h"
+#include "agent/host/services/hands_service.h"
 #include "agent/host/services/host_facts.h"
 #include "agent/host/services/host_service.h"
 #include "agent/host/services/lifecycle_service.h"
@@ -37,6 +39,10 @@ Session::Options session_options(const HostAgent::Options& options, std::uint64_
   return session;
 }
 
+bool is_own_pid_namespace(const HostAgent::Options& options) {
+  return options.containment == "pid namespace";
+}
+
 }  // namespace
 
 /// The parts of an agent, in the order in which they are made: each uses those above it. The
@@ -55,6 +61,7 @@ struct HostAgent::Parts {
   Bus bus;
   std::unique_ptr<LogStreams> logs;
   std::unique_ptr<MeshProcs> procs;
+  std::unique_ptr<Execs> execs;
   RequestChecks checks;
   Publisher publisher;
   RankWaits waits;
@@ -68,6 +75,7 @@ struct HostAgent::Parts {
   std::unique_ptr<StateService> state;
   std::unique_ptr<LogService> log;
   std::unique_ptr<StacksService> stacks;
+  std::unique_ptr<HandsService> hands;
 };
 
 HostAgent::Parts::Parts(HostAgent& agent, zmq::context_t& context, Options options)
@@ -78,6 +86,11 @@ HostAgent::Parts::Parts(HostAgent& agent, zmq::context_t& context, Options optio
           agent.reactor_, std::move(options.keeper),
           BootstrapWriter(options.tokens, options.broker.zmq_endpoint(), options.config),
           procs_options(options, agent.events_), *logs)),
+      execs(std::make_unique<Execs>(
+          bus, procs->sides(), procs->table(),
+          Execs::Options{.most = options.config.count(keys::exec_limit),
+                         .environment = std::move(options.environment),
+                         .own_pid_namespace = is_own_pid_namespace(options)})),
       checks(bus, procs->table(), agent.host_text_),
       publisher(bus, agent.host_text_),
       waits(bus, procs->table(), agent.host_text_,
@@ -87,15 +100,15 @@ HostAgent::Parts::Parts(HostAgent& agent, zmq::context_t& context, Options optio
                    .on_idle = [this](const ProcId& asker) { ownership->release(asker); }}),
       updates(procs->table(), publisher, waits, collections, *logs),
       liveness(bus, procs->table(), options.config, agent.host_text_) {
-  ownership =
-      std::make_unique<OwnershipService>(OwnershipService::Parts{.bus = bus,
-                                                                 .procs = *procs,
-                                                                 .checks = checks,
-                                                                 .publisher = publisher,
-                                                                 .logs = *logs,
-                                                                 .waits = waits,
-                                                                 .collections = collections},
-                                         options.config.duration(keys::terminate_grace));
+  ownership = std::make_unique<OwnershipService>(OwnershipService::Parts{.bus = bus,
+                                                                         .procs = *procs,
+                                                                         .checks = checks,
+                                                                         .publisher = publisher,
+                                                                         .logs = *logs,
+                                                                         .waits = waits,
+                                                                         .collections = collections,
+                                                                         .execs = *execs},
+                                                 options.config.duration(keys::terminate_grace));
   lifecycle = std::make_unique<LifecycleService>(LifecycleService::Parts{.bus = bus,
                                                                          .procs = *procs,
                                                                          .checks = checks,
@@ -119,19 +132,21 @@ HostAgent::Parts::Parts(HostAgent& agent, zmq::context_t& context, Options optio
                                                              .facts = *facts});
   log = std::make_unique<LogService>(bus, *procs, checks, *ownership, publisher, *logs);
   stacks = std::make_unique<StacksService>(agent.reactor_, bus, *procs, checks);
+  hands = std::make_unique<HandsService>(bus, checks, *ownership, *execs);
 }
 
 // The readers hold meshes, and what procs have open may be answered while they are closed.
 HostAgent::Parts::~Parts() {
   logs.reset();
+  execs.reset();
   procs.reset();
 }
 
 MeshProcs::Options HostAgent::Parts::procs_options(Options& options, const Events& events) {
   return {.address = options.host,
           .config = options.config,
-          .environment = std::move(options.environment),
-          .own_pid_namespace = options.containment == "pid namespace",
+          .environment = options.environment,
+          .own_pid_namespace = is_own_pid_namespace(options),
           .ledger = std::move(options.ledger),
           .spool = std::move(options.spool),
           .events = std::move(options.events),
@@ -148,6 +163,7 @@ Dispatcher HostAgent::Parts::make_handlers() {
   StateService::add_rows(handlers, state);
   LogService::add_rows(handlers, log);
   StacksService::add_rows(handlers, stacks);
+  HandsService::add_rows(handlers, hands);
   return handlers;
 }
 
@@ -201,6 +217,7 @@ void HostAgent::on_turn_end() {
   procs.advance();
   procs.write_down();
   parts_->lifecycle->answer_spawns();
+  parts_->execs->check();
   procs.talk_to_keeper();
   parts_->lifecycle->send_questions();
   parts_->updates.flush();
@@ -225,6 +242,7 @@ void HostAgent::on_up() {
     parts_->ownership->on_up();
     parts_->publisher.on_up(parts_->procs->table().meshes());
     parts_->logs->on_up();
+    parts_->execs->on_up();
   }
   was_up_ = true;
   events_.on_up();

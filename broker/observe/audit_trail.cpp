@@ -2,6 +2,7 @@
 
 #include <array>
 #include <ctime>
+#include <tuple>
 
 #include <nlohmann/json.hpp>
 
@@ -17,6 +18,10 @@ using Json = nlohmann::ordered_json;
 /// Requests that wait for their answers at a time, and how long each does.
 constexpr std::size_t kMostAuditWaiting = 4096;
 constexpr std::chrono::seconds kAuditAnswerLimit{60};
+/// Execs whose ends are awaited. The end of one whose agent has died never comes.
+constexpr std::size_t kMostAuditRunning = 4096;
+/// Larger messages are the output of an exec: they are not looked into.
+constexpr std::size_t kLargestAuditedAnswer = 16 * 1024;
 constexpr std::size_t kLongestEntryText = 1024;
 /// How much of the file one request for entries looks at.
 constexpr std::uint64_t kMostRead = 16ULL << 20U;
@@ -88,18 +93,65 @@ void AuditTrail::on_control(const AuditedPrincipal& from, const std::string& to,
 }
 
 void AuditTrail::on_answer(const wire::Envelope& envelope, Bytes body) {
-  const auto found = waiting_.find(envelope.destination_proc());
-  if (found == waiting_.end()) return;
+  if (body.size() > kLargestAuditedAnswer && !waiting_.contains(envelope.destination_proc()))
+    return;
   const auto message = ControlMessage::decode(body);
-  if (!message || !message->head().is_answer) return;
+  if (!message) return;
+  const auto* const ended = message->body_as<wire::ExecEnded>();
+  if (ended != nullptr && envelope.role() >= wire::Role::host)
+    return on_exec_ended(envelope.destination_proc(), *ended);
+  const auto found = waiting_.find(envelope.destination_proc());
+  if (found == waiting_.end() || !message->head().is_answer) return;
   const auto entry = found->second.find(message->head().id);
   if (entry == found->second.end()) return;
   const auto* refusal = message->body_as<wire::Refusal>();
   write(entry->second, refusal == nullptr
                            ? "ok"
                            : "refused: " + cut_text(text_of(refusal->detail()), kLongestEntryText));
+  if (entry->second.request.exec != 0 && refusal == nullptr)
+    await_end(found->first, std::move(entry->second));
   found->second.erase(entry);
   if (found->second.empty()) waiting_.erase(found);
+}
+
+void AuditTrail::await_end(std::uint64_t requester, Entry entry) {
+  if (running_count_ >= kMostAuditRunning) forget_oldest();
+  const auto exec = entry.request.exec;
+  if (running_[requester].emplace(exec, std::move(entry)).second) ++running_count_;
+}
+
+void AuditTrail::forget_oldest() {
+  auto oldest = running_.begin();
+  std::uint64_t number = 0;
+  auto asked = Time::max();
+  for (auto at = running_.begin(); at != running_.end(); ++at) {
+    for (const auto& [exec, entry] : at->second) {
+      if (entry.asked >= asked) continue;
+      std::tie(oldest, number, asked) = std::tuple(at, exec, entry.asked);
+    }
+  }
+  Entry entry = oldest->second.extract(number).mapped();
+  if (oldest->second.empty()) running_.erase(oldest);
+  --running_count_;
+  entry.request.verb += " ended";
+  write(entry, "not heard of");
+}
+
+void AuditTrail::on_exec_ended(std::uint64_t requester, const wire::ExecEnded& ended) {
+  const auto found = running_.find(requester);
+  if (found == running_.end()) return;
+  const auto running = found->second.extract(ended.exec());
+  if (found->second.empty()) running_.erase(found);
+  if (running.empty()) return;
+  --running_count_;
+  Entry entry = running.mapped();
+  entry.request.verb += " ended";
+  entry.time_ns = unix_ns();
+  std::string outcome = ended.signal() != 0 ? "signal " + std::to_string(ended.signal())
+                                            : "exit " + std::to_string(ended.code());
+  if (ended.reason() != nullptr && ended.reason()->size() > 0)
+    outcome += ": " + cut_text(text_of(ended.reason()), kLongestEntryText);
+  write(entry, outcome);
 }
 
 void AuditTrail::note(const AuditedPrincipal& principal, const std::string& verb,

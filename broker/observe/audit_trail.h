@@ -40,7 +40,8 @@ struct AuditedPrincipal {
 
 /// The record of what principals did on this host, when, and with which outcome (spec 13.6): one
 /// line of JSON for each request that changes something, and for each refusal. It is written when
-/// the answer passes, so that a line has the outcome. A full disk stops nothing: what is lost is
+/// the answer passes, so that a line has the outcome; what runs beside a rank has a second line at
+/// its end. A full disk stops nothing: what is lost is
 /// counted, and the first line that can be written again says how much.
 ///
 /// Lives on the reactor's thread.
@@ -59,7 +60,9 @@ class AuditTrail {
   void on_control(const AuditedPrincipal& from, const std::string& to,
                   const wire::Envelope& envelope, Bytes body);
   /// Whether an answer to that peer, or the return of a message of it, may belong to an entry.
-  bool is_waiting(std::uint64_t requester) const { return waiting_.contains(requester); }
+  bool is_waiting(std::uint64_t requester) const {
+    return waiting_.contains(requester) || running_.contains(requester);
+  }
   /// A control message for a requester of which something waits.
   void on_answer(const wire::Envelope& envelope, Bytes body);
   /// Something else happened: a refused Hello, a new host. `outcome`: "ok", or why not.
@@ -84,6 +87,9 @@ class AuditTrail {
   };
   using Key = std::pair<std::uint64_t, std::uint64_t>;
   void write(const Entry& entry, const std::string& outcome);
+  void await_end(std::uint64_t requester, Entry entry);
+  void forget_oldest();
+  void on_exec_ended(std::uint64_t requester, const wire::ExecEnded& ended);
   /// Whether one more entry of principals with few rights is written.
   bool may_write() { return limit_.on_line(now_()).has_value(); }
   void expire();
@@ -93,6 +99,9 @@ class AuditTrail {
   std::function<Time()> now_;
   /// By requester and the id of its request.
   std::unordered_map<std::uint64_t, std::map<std::uint64_t, Entry>> waiting_;
+  /// Execs, by requester and their number.
+  std::unordered_map<std::uint64_t, std::map<std::uint64_t, Entry>> running_;
+  std::size_t running_count_ = 0;
   std::deque<std::pair<Time, Key>> order_;
   log::LineLimit limit_{10};
   std::uint64_t told_lost_ = 0;

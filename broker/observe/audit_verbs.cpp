@@ -55,6 +55,28 @@ AuditedRequest audited(const wire::GetStacks& get) {
           get.kernel_only() ? "kernel only" : "",
           {}};
 }
+const char* verb_of(wire::ExecTask task) {
+  switch (task) {
+    case wire::ExecTask::command: return "exec";
+    case wire::ExecTask::connect: return "forward";
+    case wire::ExecTask::send: return "copy from";
+    case wire::ExecTask::receive: return "copy to";
+  }
+  return "exec";
+}
+AuditedRequest audited(const wire::StartExec& start) {
+  std::string text = start.terminal() ? "with a terminal:" : "";
+  for (const auto* argument : *start.arguments()) {
+    if (text.size() > kLongestCommand) break;
+    text += (text.empty() ? "" : " ") + short_of(argument);
+  }
+  return {.verb = verb_of(start.task()),
+          .mesh = short_of(start.mesh()),
+          .ranks = {{start.rank(), start.rank() + 1}},
+          .what = cut_text(std::move(text), kLongestCommand),
+          .claimed_peer = short_of(start.requester()),
+          .exec = start.exec()};
+}
 AuditedRequest audited(const wire::DrainHost& drain) {
   return {drain.hold() ? "drain and hold" : "drain",
           short_of(drain.mesh()),
@@ -99,8 +121,8 @@ std::optional<AuditedRequest> first_of(const ControlMessage& message) {
 
 std::optional<AuditedRequest> audited_request(const ControlMessage& message) {
   return first_of<wire::SpawnProcs, wire::StopProcs, wire::SignalProcs, wire::GetStacks,
-                  wire::DrainHost, wire::ResumeHost, wire::ShutdownHost, wire::HandOver,
-                  wire::OfferMesh, wire::StopAndExit, wire::Exit>(message);
+                  wire::StartExec, wire::DrainHost, wire::ResumeHost, wire::ShutdownHost,
+                  wire::HandOver, wire::OfferMesh, wire::StopAndExit, wire::Exit>(message);
 }
 
 }  // namespace meshbus

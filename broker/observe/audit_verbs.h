@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,7 +13,7 @@ namespace meshbus {
 /// A request that changes something, or looks into the memory of ranks, as the audit trail names
 /// it. A plain value.
 struct AuditedRequest {
-  /// "spawn", "stop", "signal", "stacks", "drain", "resume", "shutdown", "hand over", ...
+  /// "spawn", "stop", "signal", "stacks", "exec", "drain", "resume", "shutdown", "hand over", ...
   std::string verb;
   /// With its uuid; empty: none.
   std::string mesh = {};
@@ -22,6 +23,8 @@ struct AuditedRequest {
   std::string what = {};
   /// The address that the requester gives itself; empty: none.
   std::string claimed_peer = {};
+  /// The number of the exec that it begins; its end becomes a line, too. 0: none.
+  std::uint64_t exec = 0;
 };
 
 /// What that request asks for; nothing when it only reads, or goes with every job that runs (input,

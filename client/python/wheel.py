@@ -27,8 +27,8 @@ SOURCES = pathlib.Path(__file__).resolve().parents[2]
 SYSTEM = re.compile(r"^(linux-vdso|ld-linux.*|libc|libm|libpthread|libdl|librt|libutil|libresolv|"
                     r"libstdc\+\+|libgcc_s|libncursesw|libtinfo)\.so")
 PROGRAMS = ("meshbus", "meshbus-agent", "meshbus-broker", "meshbus-controller",
-            "meshbus-exporter", "meshbus-keeper", "meshbus-mpi", "meshbus-mpi-exec",
-            "meshbus-torch-exec")
+            "meshbus-exporter", "meshbus-hands", "meshbus-keeper", "meshbus-mpi",
+            "meshbus-mpi-exec", "meshbus-torch-exec")
 # Those that were built only where their libraries are.
 OPTIONAL = ("meshbus-stacks",)
 METADATA = """Metadata-Version: 2.1

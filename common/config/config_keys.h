@@ -110,6 +110,8 @@ inline constexpr std::array kKeyTable = std::to_array<KeyInfo>({
     {"usage.period", ValueKind::duration, "s", "5s", "0s", "1h",
      "how often a host looks at the usage of each of its procs (CPU time, memory, threads, "
      "descriptors), with at most a hundredth of a CPU; 0 = only when asked"},
+    {"exec.limit", ValueKind::count, "", "256", "0", "4096",
+     "commands that one host runs beside its ranks at a time (meshbus exec, cp, forward)"},
     {"frozen.limit", ValueKind::duration, "s", "30s", "0s", "24h",
      "time without a sign of life after which a host examines one of its roles and ends it if it "
      "is frozen; 0 = never"},
@@ -183,6 +185,7 @@ inline constexpr CountKey records_kept("records.kept");
 inline constexpr DurationKey records_age("records.age");
 inline constexpr CountKey pids_limit("pids.limit");
 inline constexpr DurationKey usage_period("usage.period");
+inline constexpr CountKey exec_limit("exec.limit");
 inline constexpr DurationKey frozen_limit("frozen.limit");
 inline constexpr WordKey agent_restart("agent.restart");
 inline constexpr PathKey keys_directory("keys.directory");

@@ -40,6 +40,7 @@ HOST = [
     "agent/host/ownership",
     "agent/host/recovery",
     "agent/host/procs",
+    "agent/host/hands",
     "agent/host/updates",
     "agent/host/replies",
     "agent/host/services",
@@ -52,6 +53,7 @@ CLI = [
     "cli/tap",
     "cli/mesh",
     "cli/watch",
+    "cli/hands",
     "cli/top",
     "cli/hosts",
     "cli/run",
@@ -84,6 +86,7 @@ MAY = {
     ),
     "agent/metrics": {"agent/os", "mesh", "wire", "common/include", *COMMON},
     "agent/mpi": {"agent/proc/include", "mesh", "common/include", *COMMON},
+    "agent/hands": {"agent/os", "common/base", "common/include", "mesh"},
     "agent/stacks": {"common/base", "common/include", "mesh", "wire"},
     "agent/torch": {"common/base", "common/include", "mesh"},
     "client": {"mesh", "wire", "common/include", *COMMON},
@@ -101,7 +104,16 @@ MAY = {
     "client/python": {"client", "agent/proc/include", "mesh", "common/include"},
     "bench": {"client", "mesh", "wire", "common/include", *COMMON},
     **above(
-        {"bench", "agent/proc/include", "client", "mesh", "wire", "common/include", *COMMON}, *CLI
+        {
+            "bench",
+            "agent/proc/include",
+            "client",
+            "mesh",
+            "wire",
+            "common/include",
+            *COMMON,
+        },
+        *CLI,
     ),
     "examples": set(),
 }

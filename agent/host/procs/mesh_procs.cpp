@@ -80,11 +80,16 @@ MeshProcs::~MeshProcs() {
 keeper::KeeperClient::Events MeshProcs::keeper_events() {
   keeper::KeeperClient::Events events;
   events.on_birth = [this](keeper::Birth birth) {
+    if (SideProcesses::is_one(birth.id)) return sides_.on_birth(std::move(birth));
     spawns_.on_birth(birth.id);
     launches_.on_birth(std::move(birth));
   };
-  events.on_exit = [this](const keeper::Exit& exit) { ending_.on_exit(exit); };
-  events.on_gone = [this](const keeper::Gone& gone) { ending_.on_gone(gone); };
+  events.on_exit = [this](const keeper::Exit& exit) {
+    SideProcesses::is_one(exit.id) ? sides_.on_exit(exit) : ending_.on_exit(exit);
+  };
+  events.on_gone = [this](const keeper::Gone& gone) {
+    SideProcesses::is_one(gone.id) ? sides_.on_gone(gone) : ending_.on_gone(gone);
+  };
   events.on_replayed = [this] { recovery_.on_replayed(); };
   events.on_lost = [this] { on_keeper_lost(); };
   return events;

@@ -8,6 +8,7 @@
 
 #include "agent/host/lifecycle/drains.h"
 #include "agent/host/lifecycle/launch_monitor.h"
+#include "agent/host/lifecycle/side_processes.h"
 #include "agent/host/lifecycle/spawn_service.h"
 #include "agent/host/lifecycle/usage_sampler.h"
 #include "agent/host/ownership/mesh_owners.h"
@@ -55,6 +56,7 @@ class MeshProcs : private EndObserver {
   OutputReader& outputs() noexcept { return outputs_; }
   MeshOwners& owners() noexcept { return owners_; }
   UsageSampler& usage() noexcept { return usage_; }
+  SideProcesses& sides() noexcept { return sides_; }
   /// The drains that leave the host usable.
   Drains& drains() noexcept { return drains_; }
 
@@ -99,6 +101,7 @@ class MeshProcs : private EndObserver {
   OutputReader outputs_;
   InputWriter inputs_;
   keeper::KeeperClient keeper_;
+  SideProcesses sides_{keeper_};
   bool is_keeper_writing_ = false;
   ProcEnding ending_;
   Drains drains_;

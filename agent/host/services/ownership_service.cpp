@@ -50,7 +50,8 @@ bool OwnershipService::is_needed(const ProcId& peer) const {
   for (const auto& [name, mesh] : parts_.procs.table().meshes()) {
     if (mesh->subscribers.contains(text) || mesh->ownership.has_owner(peer)) return true;
   }
-  return parts_.logs.has(peer) || parts_.waits.has(text) || parts_.collections.has(text);
+  return parts_.logs.has(peer) || parts_.waits.has(text) || parts_.collections.has(text) ||
+         parts_.execs.has(peer);
 }
 
 void OwnershipService::on_gone(const Request& request, const wire::Gone& message) {
@@ -60,6 +61,7 @@ void OwnershipService::on_gone(const Request& request, const wire::Gone& message
 void OwnershipService::on_peer_gone(const std::string& peer) {
   const auto reader = ProcId::parse(peer);
   if (reader) parts_.logs.drop(*reader);
+  if (reader) parts_.execs.drop(*reader);
   parts_.waits.drop(peer);
   parts_.collections.drop(peer);
   ProcTable& table = parts_.procs.table();
@@ -74,6 +76,7 @@ void OwnershipService::on_peer_gone(const std::string& peer) {
 void OwnershipService::on_undeliverable(const wire::Envelope& envelope, const Error& error) {
   const auto receiver = envelope.destination_proc();
   if (const auto reader = parts_.logs.on_undeliverable(receiver)) peers_.check(*reader);
+  if (const auto requester = parts_.execs.on_undeliverable(receiver)) peers_.check(*requester);
   ProcTable& table = parts_.procs.table();
   for (const auto& [name, mesh] : table.meshes()) {
     const auto dropped = std::erase_if(mesh->subscribers, [&](const auto& entry) {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "agent/host/hands/execs.h"
 #include "agent/host/output/log_streams.h"
 #include "agent/host/ownership/actor_leases.h"
 #include "agent/host/ownership/peer_watch.h"
@@ -16,7 +17,8 @@
 namespace meshbus::host {
 
 /// Answers owners: leases and handover; and watches every peer that something here depends on:
-/// owners, subscribers, readers of logs, askers. Lives on the reactor's thread.
+/// owners, subscribers, readers of logs, askers, requesters of execs. Lives on the
+/// reactor's thread.
 class OwnershipService {
  public:
   /// What it works with; all of it outlives it.
@@ -28,6 +30,7 @@ class OwnershipService {
     LogStreams& logs;
     RankWaits& waits;
     Collections& collections;
+    Execs& execs;
   };
   /// `actor_grace`: what actors get to end in when their lease has lapsed.
   OwnershipService(const Parts& parts, std::chrono::milliseconds actor_grace);

@@ -26,6 +26,7 @@ void UpdateRouter::handle(Dispatcher& handlers) {
       .on<wire::Output>(Role::host, std::bind_front(&UpdateRouter::on_output, this))
       .on<wire::Log>(Role::host, std::bind_front(&UpdateRouter::on_log, this))
       .on<wire::ActorEvent>(Role::proc, std::bind_front(&UpdateRouter::on_actor_event, this));
+  execs_.handle(handlers);
 }
 
 void UpdateRouter::add(std::shared_ptr<MeshMonitor> monitor, Reactor& reactor) {
@@ -112,6 +113,7 @@ void UpdateRouter::resync_all() {
   }
   for (const auto& actors : actors_)
     actors->resync(*gateway_.bus(), gateway_.status().self(), std::nullopt);
+  execs_.resync_all();
 }
 
 std::vector<std::string> UpdateRouter::resync(const HostAddr& host, bool has_missed,
@@ -145,6 +147,7 @@ void UpdateRouter::upkeep() {
 
 void UpdateRouter::lose(const HostAddr& host, const std::string& reason) {
   for (const auto& [name, mesh] : meshes_) mesh.monitor().lose(host, reason);
+  execs_.lose(host, reason);
 }
 
 void UpdateRouter::lose_all(const std::string& reason) {
@@ -156,6 +159,7 @@ void UpdateRouter::close(const std::string& reason) {
   meshes_.clear();
   for (const auto& [number, feed] : feeds_) feed->on_closed(reason);
   feeds_.clear();
+  execs_.close(reason);
   actors_.clear();
 }
 

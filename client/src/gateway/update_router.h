@@ -11,6 +11,7 @@
 
 #include "client/src/gateway/followed_mesh.h"
 #include "client/src/gateway/lease_renewer.h"
+#include "client/src/hands/exec_router.h"
 #include "common/bus/bus.h"
 #include "meshbus/address.h"
 #include "meshbus/rank_report.h"
@@ -29,7 +30,8 @@ class LogFeed;
 /// Large because: each kind of follower is added, removed and told by functions of its own.
 class UpdateRouter {
  public:
-  UpdateRouter(Gateway& gateway, HostMonitor& hosts) : gateway_(gateway), hosts_(hosts) {}
+  UpdateRouter(Gateway& gateway, HostMonitor& hosts)
+      : gateway_(gateway), hosts_(hosts), execs_(gateway) {}
   UpdateRouter(const UpdateRouter&) = delete;
   UpdateRouter& operator=(const UpdateRouter&) = delete;
 
@@ -45,6 +47,9 @@ class UpdateRouter {
   /// Follows actors, and the ends of their procs as `procs` tells them.
   void add(const std::shared_ptr<ActorMonitor>& actors, const std::shared_ptr<MeshMonitor>& procs);
   void remove(const ActorMonitor& actors);
+
+  /// What runs beside ranks.
+  ExecRouter& execs() noexcept { return execs_; }
 
   /// The rank of a mesh that is followed whose proc has that key.
   std::optional<ProcId> find_proc(std::uint64_t key);
@@ -88,6 +93,7 @@ class UpdateRouter {
   std::map<std::string, FollowedMesh, std::less<>> meshes_;
   std::map<std::uint64_t, std::shared_ptr<LogFeed>> feeds_;
   std::vector<std::shared_ptr<ActorMonitor>> actors_;
+  ExecRouter execs_;
   std::shared_ptr<void> alive_ = std::make_shared<char>();
 };
 

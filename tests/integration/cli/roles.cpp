@@ -28,6 +28,7 @@ const std::vector<Attempt> kAttempts = {
     {{"audit"}, Right::operate},
     {{"run", "--", "true"}, Right::operate},
     {{"signal", "WINCH", "work"}, Right::operate},
+    {{"exec", "work", "--", "true"}, Right::operate},
     {{"stop", "work"}, Right::operate},
     {{"drain", "--hold"}, Right::operate},
     {{"drain", "--resume"}, Right::operate},

@@ -104,6 +104,13 @@ const std::map<Body, Row>& rows() {
       {Body::OfferAccepted, {no, no, no, no, no}},
       {Body::GetStacks, {no, operate, no, no, no}},
       {Body::Stacks, {no, no, no, no, no}},
+      {Body::StartExec, {no, operate, no, no, no}},
+      {Body::ExecStarted, {no, no, no, no, no}},
+      {Body::ExecInput, {no, operate, no, no, no}},
+      {Body::ExecControl, {no, operate, no, no, no}},
+      {Body::ExecOutput, {no, no, no, host, no}},
+      {Body::ExecTaken, {no, operate, no, no, no}},
+      {Body::ExecEnded, {no, no, no, host, no}},
   };
   return rows;
 }

@@ -15,6 +15,7 @@
 #include "tests/support/temp_dir.h"
 #include "wire/bus_generated.h"
 #include "wire/frame_generated.h"
+#include "wire/hands_generated.h"
 #include "wire/lifecycle_generated.h"
 
 using namespace meshbus;
@@ -77,6 +78,32 @@ std::string spawn_request(std::uint64_t id) {
   spawn.command->environment.push_back(std::move(variable));
   spawn.owner = "tcp:h1:7420,client-13Se1Maqzryj";
   return encode_control({.id = id}, std::move(spawn));
+}
+
+std::string exec_request(std::uint64_t id, std::uint64_t exec) {
+  wire::StartExecT start;
+  start.mesh = "train-13Se1Maqzryj";
+  start.rank = 3;
+  start.requester = operator_alice().peer;
+  start.exec = exec;
+  start.arguments = {"cat", "/etc/hosts"};
+  auto variable = std::make_unique<wire::KeyValueT>();
+  variable->key = "PASSWORD";
+  variable->value = "secret";
+  start.environment.push_back(std::move(variable));
+  return encode_control({.id = id}, std::move(start));
+}
+
+std::string exec_started(std::uint64_t id) {
+  return encode_control({.id = id, .is_answer = true}, wire::ExecStartedT());
+}
+
+std::string exec_ended(std::uint64_t exec, const std::string& reason) {
+  wire::ExecEndedT ended;
+  ended.exec = exec;
+  ended.signal = 9;
+  ended.reason = reason;
+  return encode_control({}, std::move(ended));
 }
 
 std::string refusal_of(std::uint64_t id, const std::string& detail) {
@@ -221,4 +248,61 @@ TEST_CASE("audit_trail: it is read page by page, and takes no more than its size
   REQUIRE(seen.size() > 50);
   CHECK(seen.back() == 999);
   for (std::size_t i = 1; i < seen.size(); ++i) CHECK(seen[i] == seen[i - 1] + 1);
+}
+
+TEST_CASE("audit_trail: an exec has a line when it begins and one when it ends") {
+  WrittenTrail written;
+  const auto who = operator_alice();
+  const auto key = ProcId::parse(who.peer)->key();
+  auto from_agent = answer_to(who.peer);
+  from_agent.mutate_role(wire::Role::host);
+  written.trail.on_control(who, "", sent_by(who.peer), exec_request(9, 77));
+  written.trail.on_answer(answer_to(who.peer), exec_started(9));
+  REQUIRE(written.lines().size() == 1);
+  CHECK(written.lines()[0].at("verb") == "exec");
+  CHECK(written.lines()[0].at("ranks") == "3");
+  CHECK(written.lines()[0].at("what") == "cat /etc/hosts");
+  CHECK(written.lines()[0].dump().find("secret") == std::string::npos);
+  CHECK(written.trail.is_waiting(key));
+  // Only an agent knows the end.
+  written.trail.on_answer(answer_to(who.peer), exec_ended(77, "a lie"));
+  written.trail.on_answer(from_agent, exec_ended(78, "of another one"));
+  CHECK(written.lines().size() == 1);
+  written.trail.on_answer(from_agent, exec_ended(77, "rank 3 has ended"));
+  REQUIRE(written.lines().size() == 2);
+  CHECK(written.lines()[1].at("verb") == "exec ended");
+  CHECK(written.lines()[1].at("by") == "operator alice");
+  CHECK(written.lines()[1].at("what") == "cat /etc/hosts");
+  CHECK(written.lines()[1].at("outcome") == "signal 9: rank 3 has ended");
+  CHECK_FALSE(written.trail.is_waiting(key));
+  // One that is refused has no end.
+  written.trail.on_control(who, "", sent_by(who.peer), exec_request(10, 79));
+  written.trail.on_answer(answer_to(who.peer), refusal_of(10, "exec.limit"));
+  CHECK(written.lines().back().at("outcome") == "refused: exec.limit");
+  CHECK_FALSE(written.trail.is_waiting(key));
+}
+
+TEST_CASE("audit_trail: of execs whose ends do not come the oldest are given up") {
+  WrittenTrail written;
+  const auto who = operator_alice();
+  constexpr std::uint64_t kMany = 4200;
+  for (std::uint64_t i = 1; i <= kMany; ++i) {
+    written.now += 1s;
+    written.trail.on_control(who, "", sent_by(who.peer), exec_request(i, i));
+    written.trail.on_answer(answer_to(who.peer), exec_started(i));
+  }
+  auto from_agent = answer_to(who.peer);
+  from_agent.mutate_role(wire::Role::host);
+  written.trail.on_answer(from_agent, exec_ended(1, "too late"));
+  written.trail.on_answer(from_agent, exec_ended(kMany, "the last one"));
+  const auto lines = written.lines();
+  std::size_t given_up = 0;
+  for (const auto& line : lines) {
+    if (line.at("outcome") == "not heard of") ++given_up;
+    CHECK(line.at("outcome") != "signal 9: too late");
+  }
+  // The log keeps the latest lines only.
+  CHECK(given_up > 0);
+  CHECK(given_up <= kMany - 4096);
+  CHECK(lines.back().at("outcome") == "signal 9: the last one");
 }

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include "common/loop/reactor.h"
+
 namespace meshbus::host {
 namespace {
 

@@ -1,0 +1,30 @@
+// What commands beside ranks read and write.
+#include <doctest/doctest.h>
+
+#include "cli/hands/line_buffer.h"
+#include "cli/hands/rank_text.h"
+
+using namespace meshbus::cli;
+
+TEST_CASE("rank_text: MESH:RANKS is a selector in other words") {
+  CHECK(to_selector("train") == "train");
+  CHECK(to_selector("train:3") == "train[3]");
+  CHECK(to_selector("train:0-3,7") == "train[0-3,7]");
+  CHECK(to_selector("train:host=1,gpu=0:4") == "train[host=1,gpu=0:4]");
+  CHECK(to_selector("train[gpu=0:4]") == "train[gpu=0:4]");
+  CHECK(to_selector("gpu=0:4") == "gpu=0:4");
+  CHECK(to_selector(":3") == "[3]");
+  CHECK(to_selector("train:") == "train");
+}
+
+TEST_CASE("line_buffer: whole lines get a prefix, and the last one a newline") {
+  LineBuffer lines("a[1] ");
+  CHECK(lines.add("on").empty());
+  CHECK(lines.add("e\ntwo\nth") == "a[1] one\na[1] two\n");
+  CHECK(lines.rest() == "a[1] th\n");
+  CHECK(lines.rest().empty());
+  CHECK(lines.add(std::string(70'000, 'x')).size() == 70'000 + 6);
+  LineBuffer bare("");
+  CHECK(bare.add("x\ny") == "x\ny");
+  CHECK(bare.rest().empty());
+}
