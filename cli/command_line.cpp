@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cli/bench/bench_command.h"
+#include "cli/hands/cp_command.h"
 #include "cli/hands/exec_command.h"
 #include "cli/help/completion_command.h"
 #include "cli/help/help_command.h"
@@ -78,6 +79,7 @@ void add_all(CLI::App& app, Commands& commands) {
   add_stop(app, commands);
   add_signal(app, commands);
   add_exec(app, commands);
+  add_cp(app, commands);
   add_progress(app, commands);
   add_shutdown(app, commands);
   add_drain(app, commands);

@@ -129,6 +129,7 @@ class Reader {
     const std::string type = option.get_type_name();
     Completion found{.candidates = fixed_values(option)};
     if (name == "MESH" || name == "RANKS" || name == "TARGET") return meshes(begun);
+    if (name == "PLACES") return places(begun);
     if (name == "--rank") {
       found.candidates = live_.ranks(first_argument_);
     } else if (name == "--hosts") {
@@ -147,6 +148,14 @@ class Reader {
   bool is_of_context() const {
     const auto* above = verb_->get_parent();
     return above != nullptr && above->get_name() == "context" && verb_->get_name() != "add";
+  }
+
+  /// A file here, or a mesh whose ranks have one: what is behind its colon only they know.
+  Completion places(const std::string& begun) {
+    if (begun.find(':') != std::string::npos) return {};
+    Completion found{.candidates = live_.meshes(true), .shell = Completion::Shell::files};
+    for (auto& one : found.candidates) one.word += ':';
+    return keep(std::move(found), begun, "");
   }
 
   /// A mesh, or with a bracket its ranks.

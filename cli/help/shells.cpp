@@ -22,7 +22,7 @@ _meshbus() {
       fi
       ;;
   esac
-  case ${COMPREPLY[0]} in *[=,[]) compopt -o nospace ;; esac
+  case ${COMPREPLY[0]} in *[=,[:]) compopt -o nospace ;; esac
 }
 complete -F _meshbus meshbus
 )";

@@ -47,6 +47,7 @@ TEST_CASE("exec: a command counts for the limits of its rank and ends with it" *
 
 TEST_CASE("exec: a command has the rank's namespaces, root directory, user and groups" *
           doctest::test_suite(need::root)) {
+  TempDir dir;
   const std::string inside =
       "unshare -n -u -i -m sh -c 'hostname inside; "
       "mount -t tmpfs none /mnt; echo secret > /mnt/file; exec setpriv --reuid 12345 --regid 54321 "
@@ -72,4 +73,13 @@ TEST_CASE("exec: a command has the rank's namespaces, root directory, user and g
   CHECK(lines[3] == "54321");
   CHECK(lines[4] == "54321 1 2");
   CHECK(lines[5] == "12345");
+  // Files go there, too, and belong to that user.
+  const auto cp = [&](const std::string& from, const std::string& to) {
+    const auto copied = run_cli({"cp", "--hosts", work.host.address(), from, to});
+    CHECK_MESSAGE(copied.status == ExitStatus::exited(0), copied.err);
+  };
+  cp("work:1:/mnt/file", dir / "out");
+  cp(dir / "out", "work:1:/mnt/copy");
+  CHECK(work.exec("work:1", {"sh", "-c", "cat /mnt/copy; stat -c %u /mnt/copy"}).out ==
+        "secret\n12345\n");
 }

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "cli/hands/line_buffer.h"
+#include "cli/hands/place_text.h"
 #include "cli/hands/rank_text.h"
 
 using namespace meshbus::cli;
@@ -27,4 +28,23 @@ TEST_CASE("line_buffer: whole lines get a prefix, and the last one a newline") {
   LineBuffer bare("");
   CHECK(bare.add("x\ny") == "x\ny");
   CHECK(bare.rest().empty());
+}
+
+TEST_CASE("place_text: RANKS:PATH is a place at ranks, everything else is here") {
+  const auto is = [](std::string_view text, const std::string& ranks, const std::string& path) {
+    const auto place = PlaceText::parse(text);
+    CHECK_MESSAGE((place.ranks == ranks && place.path == path), text);
+  };
+  is("train:3:/tmp/x", "train:3", "/tmp/x");
+  is("train:0-3,5:x", "train:0-3,5", "x");
+  is("train:/tmp/x", "train", "/tmp/x");
+  is("train[0-3]:/tmp/x", "train[0-3]", "/tmp/x");
+  is("train[host=1,gpu=0:4]:x:y", "train[host=1,gpu=0:4]", "x:y");
+  is("train:x:y", "train", "x:y");
+  is("train:", "train", "");
+  is("/tmp/a:b", "", "/tmp/a:b");
+  is("./a:b", "", "./a:b");
+  is("../a:b", "", "../a:b");
+  is("a", "", "a");
+  is(":a", "", ":a");
 }
