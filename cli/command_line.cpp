@@ -15,6 +15,7 @@
 #include "cli/bench/bench_command.h"
 #include "cli/hands/cp_command.h"
 #include "cli/hands/exec_command.h"
+#include "cli/hands/forward_command.h"
 #include "cli/help/completion_command.h"
 #include "cli/help/help_command.h"
 #include "cli/hosts/config_command.h"
@@ -80,6 +81,7 @@ void add_all(CLI::App& app, Commands& commands) {
   add_signal(app, commands);
   add_exec(app, commands);
   add_cp(app, commands);
+  add_forward(app, commands);
   add_progress(app, commands);
   add_shutdown(app, commands);
   add_drain(app, commands);

@@ -10,6 +10,7 @@
 #include "agent/hands/command.h"
 #include "agent/hands/environment.h"
 #include "agent/hands/file_copy.h"
+#include "agent/hands/port_connection.h"
 #include "agent/hands/rank_place.h"
 #include "agent/hands/terminal_run.h"
 #include "common/base/exit_codes.h"
@@ -80,6 +81,13 @@ int run_command(const Arguments& arguments, RankPlace& place) {
   execute(place, command);
 }
 
+int run_connect(const Arguments& arguments, const RankPlace& place) {
+  const auto port = parse_whole<std::uint16_t>(arguments.words[0]);
+  if (!port || *port == 0) return exits::kUsage;
+  if (const auto done = place.become_user(); !done) return fail_with(done.error());
+  return carry_connection(*port);
+}
+
 int run_copy(const Arguments& arguments, const RankPlace& place) {
   if (const auto done = place.become_user(); !done) return fail_with(done.error());
   return arguments.task == "send" ? send_files(arguments.words) : receive_files(arguments.words[0]);
@@ -97,6 +105,7 @@ int main(int argc, char** argv) {
   if (!place) return fail_with(place.error());
   if (const auto entered = place->enter(); !entered) return fail_with(entered.error());
   if (arguments.task == "command") return run_command(arguments, *place);
+  if (arguments.task == "connect") return run_connect(arguments, *place);
   if (arguments.task == "send" || arguments.task == "receive") return run_copy(arguments, *place);
   std::fprintf(stderr, "meshbus: this host does not know how to '%s'\n", arguments.task.c_str());
   return exits::kOwnFailure;

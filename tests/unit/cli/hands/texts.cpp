@@ -1,6 +1,7 @@
 // What commands beside ranks read and write.
 #include <doctest/doctest.h>
 
+#include "cli/hands/forward_text.h"
 #include "cli/hands/line_buffer.h"
 #include "cli/hands/place_text.h"
 #include "cli/hands/rank_text.h"
@@ -47,4 +48,23 @@ TEST_CASE("place_text: RANKS:PATH is a place at ranks, everything else is here")
   is("../a:b", "", "../a:b");
   is("a", "", "a");
   is(":a", "", ":a");
+}
+
+TEST_CASE("forward_text: LOCAL:RANKS:PORT") {
+  const auto is = [](std::string_view text, std::uint16_t port, const std::string& path,
+                     const std::string& ranks, std::uint16_t rank_port) {
+    const auto forward = ForwardText::parse(text);
+    REQUIRE_MESSAGE(forward, text);
+    CHECK(forward->port == port);
+    CHECK(forward->path == path);
+    CHECK(forward->ranks == ranks);
+    CHECK(forward->rank_port == rank_port);
+  };
+  is("8080:train:3:80", 8080, "", "train:3", 80);
+  is("0:train:80", 0, "", "train", 80);
+  is("/tmp/s:train[gpu=1:2]:80", 0, "/tmp/s", "train[gpu=1:2]", 80);
+  is("./s:train:0:1", 0, "./s", "train:0", 1);
+  for (const auto* wrong : {"", "80", "80:80", "x:train:80", "80:train:0", "80:train:65536",
+                            "80:train:x", "80::80", "70000:train:80"})
+    CHECK_FALSE(ForwardText::parse(wrong));
 }

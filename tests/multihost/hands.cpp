@@ -1,0 +1,156 @@
+// `meshbus exec`, `cp` and `forward` to ranks on other hosts, with keys (spec 16.5).
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <memory>
+
+#include "tests/multihost/site.h"
+#include "tests/support/temp_dir.h"
+
+using namespace std::chrono_literals;
+using namespace meshbus::test;
+
+namespace {
+
+/// Two hosts and a desk, each with keys, and the mesh "work": rank 0 on the first, rank 1 on the
+/// second host.
+class KeyedSite {
+ public:
+  explicit KeyedSite(const std::string& shell) : lab_(3) {
+    for (const std::size_t i : {0U, 1U}) make_key("host", lab_.host(i).address());
+    make_key("operator", "alice");
+    make_key("observer", "eve");
+    for (const std::size_t i : {0U, 1U})
+      hosts_.emplace_back(new Process(lab_.host(i).start(
+          {bin("meshbus"), "host", "--bind", address(i), "--advertise", address(i)}, keys())));
+    for (auto& host : hosts_) host->wait_for_output("\n", in_time);
+    Words words = meshbus("run", {"-n", "2", "--name", "work", "--no-prefix", "--", "sh", "-c"});
+    words.push_back("echo up; " + shell);
+    job_.reset(new Process(desk().start(words, as("alice"))));
+    const auto count = [&] { return std::count(job_->out().begin(), job_->out().end(), '\n'); };
+    wait_until([&] { return count() == 2 || !job_->is_running(); }, in_time);
+    INFO(job_->describe());
+    REQUIRE(count() == 2);
+  }
+
+  Words meshbus(const std::string& verb, const Words& words) const {
+    Words all = {bin("meshbus"), verb, "--hosts", address(0) + "," + address(1)};
+    all.insert(all.end(), words.begin(), words.end());
+    return all;
+  }
+  ProcessOptions as(const std::string& name) const {
+    auto options = keys();
+    options.environment.emplace_back("MESHBUS_KEYS_OWN", dir_ / (name + ".key"));
+    return options;
+  }
+  Finished run(const std::string& verb, const Words& words,
+               const std::string& name = "alice") const {
+    return desk().run(meshbus(verb, words), in_time, as(name));
+  }
+  Lab::Host desk() const { return lab_.host(2); }
+  const Lab& lab() const { return lab_; }
+  std::size_t procs_on(std::size_t index, const std::string& mark) const {
+    const auto found = lab_.host(index).processes();
+    return static_cast<std::size_t>(
+        std::count_if(found.begin(), found.end(),
+                      [&](const std::string& one) { return one.find(mark) != std::string::npos; }));
+  }
+
+ private:
+  ProcessOptions keys() const {
+    return {.environment = {{"MESHBUS_KEYS_DIRECTORY", dir_.path().string()}}};
+  }
+  std::string address(std::size_t index) const {
+    return "tcp:" + lab_.host(index).address() + ":7700";
+  }
+  void make_key(const std::string& role, const std::string& name) const {
+    const auto made =
+        desk().run({bin("meshbus"), "keygen", "--dir", dir_.path().string(), role, name}, in_time);
+    INFO(made.err);
+    REQUIRE(made.status == ExitStatus::exited(0));
+  }
+
+  TempDir dir_;
+  Lab lab_;
+  std::vector<std::unique_ptr<Process>> hosts_;
+  std::unique_ptr<Process> job_;
+};
+
+}  // namespace
+
+TEST_CASE("multihost: exec with keys runs where the ranks are, and only for operators") {
+  KeyedSite site("exec sleep 301");
+  const auto names = site.run("exec", {"work", "--", "hostname"});
+  INFO(names.err);
+  CHECK(names.status == ExitStatus::exited(0));
+  CHECK(names.out.find("work[0] host0\n") != std::string::npos);
+  CHECK(names.out.find("work[1] host1\n") != std::string::npos);
+  const auto refused = site.run("exec", {"work:1", "--", "hostname"}, "eve");
+  CHECK(refused.status == ExitStatus::exited(125));
+  CHECK(refused.err.find("takes role operate, the sender has observe") != std::string::npos);
+
+  // A kill of the client leaves nothing on the host, nor does its power.
+  for (const bool is_killed : {true, false}) {
+    Process client = site.desk().start(
+        site.meshbus("exec", {"work:1", "--", "sh", "-c",
+                              "trap '' HUP; (setsid sleep 302 &); echo begun; sleep 303"}),
+        site.as("alice"));
+    client.wait_for_output("begun", in_time);
+    REQUIRE(wait_until([&] { return site.procs_on(1, "sleep 30") >= 3; }, in_time));
+    client.send_signal(is_killed ? SIGKILL : SIGTERM);
+    client.wait_exit(in_time);
+    CHECK(wait_until([&] { return site.procs_on(1, "sleep 30") == 1; }, in_time));
+  }
+}
+
+TEST_CASE("multihost: a stream of 200 MB beside a rank does not delay other commands") {
+  KeyedSite site("exec sleep 301");
+  Process client = site.desk().start({"sh", "-c", "\"$@\" | wc -c", "sh", bin("meshbus"), "exec",
+                                      "--hosts", "tcp:" + site.lab().host(1).address() + ":7700",
+                                      "work:1", "--", "head", "-c", "200000000", "/dev/zero"},
+                                     site.as("alice"));
+  std::chrono::milliseconds slowest{0};
+  std::size_t asked = 0;
+  while (client.is_running()) {
+    const auto one = site.run("exec", {"work:1", "--", "true"});
+    CHECK_MESSAGE(one.status == ExitStatus::exited(0), one.err);
+    slowest = std::max(slowest, one.elapsed);
+    ++asked;
+  }
+  CHECK(client.wait_exit(in_time) == ExitStatus::exited(0));
+  CHECK(client.out() == "200000000\n");
+  CHECK(slowest < 10s);
+  MESSAGE(asked << " commands meanwhile, the slowest took " << slowest.count() << " ms");
+}
+
+TEST_CASE("multihost: cp and forward reach a rank that no port of its host leads to") {
+  KeyedSite site(
+      "cd $TMPDIR; echo rank $RANK > served; "
+      "exec /usr/bin/python3 -m http.server --bind 127.0.0.1 8181 2>/dev/null");
+  const TempDir here;
+  const auto copied = site.run("cp", {"work:served", here.path().string()});
+  INFO(copied.err);
+  CHECK(copied.status == ExitStatus::exited(0));
+  for (const std::string rank : {"0", "1"})
+    CHECK(std::filesystem::file_size(here.path() / rank / "served") == 7);
+  Process forward =
+      site.desk().start(site.meshbus("forward", {"8080:work:1:8181"}), site.as("alice"));
+  forward.wait_for_output("127.0.0.1:8080 -> work[1]:8181\n", in_time);
+  Finished got;
+  REQUIRE(wait_until(
+      [&] {
+        got = site.desk().run(
+            {"/usr/bin/python3", "-c",
+             "import urllib.request as r\n"
+             "print(r.urlopen('http://127.0.0.1:8080/served').read().decode(), end='')"},
+            in_time);
+        return got.status == ExitStatus::exited(0);
+      },
+      in_time));
+  CHECK(got.out == "rank 1\n");
+  forward.send_signal(SIGKILL);
+  forward.wait_exit(in_time);
+  CHECK(wait_until([&] { return site.procs_on(1, "meshbus-hands") == 0; }, in_time));
+}
