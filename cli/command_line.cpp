@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cli/bench/bench_command.h"
+#include "cli/hands/attach_command.h"
 #include "cli/hands/cp_command.h"
 #include "cli/hands/exec_command.h"
 #include "cli/hands/forward_command.h"
@@ -82,6 +83,7 @@ void add_all(CLI::App& app, Commands& commands) {
   add_exec(app, commands);
   add_cp(app, commands);
   add_forward(app, commands);
+  add_attach(app, commands);
   add_progress(app, commands);
   add_shutdown(app, commands);
   add_drain(app, commands);

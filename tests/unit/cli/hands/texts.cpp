@@ -5,6 +5,7 @@
 #include "cli/hands/line_buffer.h"
 #include "cli/hands/place_text.h"
 #include "cli/hands/rank_text.h"
+#include "cli/hands/shown_stream.h"
 
 using namespace meshbus::cli;
 
@@ -29,6 +30,19 @@ TEST_CASE("line_buffer: whole lines get a prefix, and the last one a newline") {
   LineBuffer bare("");
   CHECK(bare.add("x\ny") == "x\ny");
   CHECK(bare.rest().empty());
+}
+
+TEST_CASE("shown_stream: pieces are escaped, and a character that is cut waits for its rest") {
+  ShownStream stream;
+  CHECK(stream.add("a\x1b[31m\tb\n") == "a\\u{1b}[31m\tb\n");
+  CHECK(stream.add("gr\xc3") == "gr");
+  CHECK(stream.add("\xbc\xe2\x82") == "\xc3\xbc");
+  CHECK(stream.add("\xac!") == "\xe2\x82\xac!");
+  // What is no character waits for nothing.
+  CHECK(stream.add("\x80").size() > 1);
+  CHECK(stream.add("\xf0\x9f").empty());
+  CHECK_FALSE(stream.rest().empty());
+  CHECK(stream.rest().empty());
 }
 
 TEST_CASE("place_text: RANKS:PATH is a place at ranks, everything else is here") {

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <functional>
+#include <future>
+#include <memory>
+#include <string>
+
+#include "client/src/connection.h"
+#include "meshbus/rank_report.h"
+
+namespace meshbus {
+class ContextCore;
+}
+
+namespace meshbus::cli {
+
+/// Carries our stdin to the stdin of one rank, only as fast as the rank reads it, on a thread of
+/// its own. The thread may wait for the rank for ever: a program that has one ends by _exit().
+class RankInput {
+ public:
+  /// `on_refused`: the rank takes no input; nothing more is read. On that thread. Errors:
+  /// unroutable.
+  static Result<std::unique_ptr<RankInput>> start(const std::shared_ptr<ContextCore>& core,
+                                                  std::string mesh, const RankReport& rank,
+                                                  std::function<void(const Error&)> on_refused);
+  RankInput(const RankInput&) = delete;
+  RankInput& operator=(const RankInput&) = delete;
+
+ private:
+  RankInput(ConnectionUse way, std::string mesh, const RankReport& rank,
+            std::function<void(const Error&)> on_refused)
+      : way_(std::move(way)),
+        mesh_(std::move(mesh)),
+        host_(rank.host),
+        rank_(rank.rank),
+        on_refused_(std::move(on_refused)) {}
+  void run();
+  Result<void> write(std::string_view bytes, bool end);
+
+  ConnectionUse way_;
+  std::string mesh_;
+  HostAddr host_;
+  std::uint64_t rank_;
+  std::function<void(const Error&)> on_refused_;
+  std::future<void> thread_;
+};
+
+}  // namespace meshbus::cli
