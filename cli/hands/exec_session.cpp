@@ -53,7 +53,8 @@ bool ExecSession::is_over() const {
 bool ExecSession::may_read() const {
   return !is_input_over_ && !members_.empty() &&
          std::all_of(members_.begin(), members_.end(), [](const auto& member) {
-           return member->is_over || member->exec.news().may_write();
+           const auto& news = member->exec.news();
+           return member->is_over || news.is_input_closed() || news.may_write();
          });
 }
 
@@ -131,14 +132,19 @@ void ExecSession::read_input() {
   bytes.resize(n < 0 ? 0 : static_cast<std::size_t>(n));
   is_input_over_ = n <= 0;
   for (const auto& member : members_) {
-    if (!member->is_over) member->exec.write(bytes, is_input_over_);
+    if (!member->is_over && !member->exec.news().is_input_closed())
+      member->exec.write(bytes, is_input_over_);
   }
 }
 
 void ExecSession::take_news(Member& member) {
   const auto& news = member.exec.news();
   news.clear();
-  if (news.is_input_closed()) is_input_over_ = true;
+  // One that closes its stdin keeps nothing from the others.
+  if (std::all_of(members_.begin(), members_.end(), [](const auto& one) {
+        return one->is_over || one->exec.news().is_input_closed();
+      }))
+    is_input_over_ = true;
   // What is being written comes first, and no stream overtakes itself.
   const auto is_busy = [&] {
     return std::any_of(outgoing_.begin(), outgoing_.end(),
