@@ -18,10 +18,12 @@ struct HostDir {
   UniqueFd lock;     ///< flock(2) held through this open file; the keeper inherits it.
 };
 
-/// The directory that holds the hosts' directories of this user: `wanted`, or
-/// $XDG_RUNTIME_DIR/meshbus when that is ours, or /tmp/meshbus-UID. Made with mode 0700 when
-/// absent; refused when it is a link, another user's, or open to others. Errors:
-/// configuration_error saying what to do.
+/// $XDG_RUNTIME_DIR/meshbus when that is ours, else /tmp/meshbus-UID.
+std::string default_base_dir();
+
+/// The directory that holds the hosts' directories of this user: `wanted`, or default_base_dir().
+/// Made with mode 0700 when absent; refused when it is a link, another user's, or open to others.
+/// Errors: configuration_error saying what to do.
 Result<std::string> prepare_base_dir(const std::string& wanted);
 
 /// Makes and locks a new host directory. Errors: io_error.
@@ -39,6 +41,8 @@ Result<void> record_host(const HostDir& directory, const std::string& cgroup,
 Result<void> write_host_file(const HostDir& directory, const std::string& path,
                              const std::string& text);
 
+/// The directories of hosts whose warden and keeper are both dead; changes nothing.
+std::vector<std::string> find_stale_hosts(const std::string& base);
 /// Cleans up after hosts whose warden and keeper are both dead: kills what carries their
 /// process_tag or sits in their cgroup, removes cgroup and directory. Returns how many there were.
 int clean_stale_hosts(const std::string& base);
