@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cli/bench_command.h"
+#include "cli/doctor/doctor_command.h"
 #include "cli/help/completion_command.h"
 #include "cli/help/help_command.h"
 #include "cli/hosts/config_command.h"
@@ -74,6 +75,7 @@ void add_all(CLI::App& app, Commands& commands) {
   add_host(app, commands);
   add_ps(app, commands);
   add_ping(app, commands);
+  add_doctor(app, commands);
   add_stop(app, commands);
   add_signal(app, commands);
   add_progress(app, commands);

@@ -54,6 +54,7 @@ CLI = [
     "cli/watch",
     "cli/top",
     "cli/hosts",
+    "cli/doctor",
     "cli/run",
     "cli",
 ]
@@ -114,6 +115,7 @@ NARROW = {
     "cli/support": {"agent/warden/warden.h"},
     "cli/keys": {"agent/warden/warden.h"},
     "cli/hosts": {"agent/warden/warden.h"},
+    "cli/doctor": {"agent/warden/run_dir.h", "agent/os/cgroup_placement.h"},
     "cli/run": {"agent/mpi/notice.h", "agent/os/cgroup_placement.h"},
     "client/local": {"broker/broker.h", "agent/host/host_agent.h"},
 }
