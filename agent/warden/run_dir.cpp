@@ -115,6 +115,12 @@ void for_each_stale_host(const std::string& base, const TakeStale& take) {
 
 }  // namespace
 
+std::string base_dir_problem(const std::string& base) {
+  const auto socket = socket_address({base + "/" + std::string(kHostPrefix) + "01234567", {}, {}});
+  if (!socket) return socket.error().detail();
+  return ::access(base.c_str(), F_OK) == 0 || errno != ENOENT ? find_fault(base) : std::string();
+}
+
 std::string default_base_dir() {
   const char* runtime = std::getenv("XDG_RUNTIME_DIR");
   if (runtime != nullptr && runtime[0] == '/' && is_own_directory(runtime))

@@ -18,6 +18,10 @@ struct HostDir {
   UniqueFd lock;     ///< flock(2) held through this open file; the keeper inherits it.
 };
 
+/// Why that directory cannot hold hosts: it cannot be trusted, or the paths of sockets in it are
+/// too long. Empty: it can, or is not there yet. Changes nothing.
+std::string base_dir_problem(const std::string& base);
+
 /// $XDG_RUNTIME_DIR/meshbus when that is ours, else /tmp/meshbus-UID.
 std::string default_base_dir();
 

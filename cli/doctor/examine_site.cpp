@@ -1,5 +1,7 @@
 #include "cli/doctor/examine_site.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <future>
 #include <string>
@@ -16,6 +18,26 @@ namespace {
 
 /// Each host has a thread here while it is waited for.
 constexpr std::size_t kAtOnce = 64;
+
+/// Each host has a connection of its own, which takes some descriptors: as many as may be had, for
+/// the scope.
+class DescriptorScope {
+ public:
+  DescriptorScope() {
+    is_raised_ = ::getrlimit(RLIMIT_NOFILE, &before_) == 0;
+    const rlimit most{before_.rlim_max, before_.rlim_max};
+    is_raised_ = is_raised_ && ::setrlimit(RLIMIT_NOFILE, &most) == 0;
+  }
+  ~DescriptorScope() {
+    if (is_raised_) ::setrlimit(RLIMIT_NOFILE, &before_);
+  }
+  DescriptorScope(const DescriptorScope&) = delete;
+  DescriptorScope& operator=(const DescriptorScope&) = delete;
+
+ private:
+  rlimit before_{};
+  bool is_raised_ = false;
+};
 
 /// One host of a group, and its number in the result.
 struct Patient {
@@ -70,12 +92,10 @@ void measure_links(const std::vector<Patient*>& patients, std::chrono::milliseco
 SiteExam examine_site(const std::vector<ExamGroup>& groups, std::chrono::milliseconds limit,
                       bool looks_here) {
   SiteExam site;
-  auto here = std::async(std::launch::async, [looks_here] {
-    HostExam exam{.host = kThisMachine, .node = machine_name(), .version = MESHBUS_VERSION};
-    exam.clock = ClockReading{};
-    if (looks_here) exam.facts = gather_facts(std::nullopt);
-    return exam;
-  });
+  HostExam here{.host = kThisMachine, .node = machine_name(), .version = MESHBUS_VERSION};
+  here.clock = ClockReading{};
+  if (looks_here) here.facts = gather_facts(std::nullopt);
+  const DescriptorScope descriptors;
   std::vector<Patient> patients;
   std::vector<HostAddr> addresses;
   for (const auto& group : groups) {
@@ -89,7 +109,7 @@ SiteExam examine_site(const std::vector<ExamGroup>& groups, std::chrono::millise
   for_each_at_once(patients.size(), [&](std::size_t i) {
     site.hosts[patients[i].number] = examine(patients[i], addresses[i], limit);
   });
-  site.hosts.front() = here.get();
+  site.hosts.front() = std::move(here);
   add_own_links(site);
   for (const auto& group : groups) {
     std::vector<Patient*> examined;

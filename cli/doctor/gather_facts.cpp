@@ -190,6 +190,8 @@ HostFacts gather_facts(const std::optional<HostAddr>& host) {
   facts.storage = {storage_at(kRunDirectory, run_directory),
                    storage_at(kTemporaryFiles, temporary_folder()),
                    storage_at(kSharedMemory, "/dev/shm")};
+  if (const auto problem = warden::base_dir_problem(run_directory); !problem.empty())
+    facts.storage.front().problem = problem;
   facts.name = gather_name();
   facts.is_clock_synchronised = is_clock_synchronised();
   facts.cgroup_problem = os::plan_cgroup_placement().problem;

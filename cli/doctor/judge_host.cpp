@@ -155,7 +155,8 @@ class HostJudge {
       const bool is_known = std::find(seen.begin(), seen.end(), one.device) != seen.end();
       if (!one.problem.empty()) {
         add(Severity::error, "disk", "the " + one.use + " " + one.path + ": " + one.problem,
-            "make it writable for the user of the host");
+            one.use == kRunDirectory ? "correct it, or set XDG_RUNTIME_DIR to another folder"
+                                     : "make it writable for the user of the host");
         continue;
       }
       if (is_known) continue;

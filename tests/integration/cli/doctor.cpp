@@ -132,6 +132,22 @@ TEST_CASE("doctor: a full disk is found" * doctest::test_suite(need::root)) {
         std::string::npos);
 }
 
+TEST_CASE("doctor: a run directory in which no host can start is found before one is started") {
+  const TempDir dir;
+  std::filesystem::create_directory(dir.path() / "meshbus");
+  std::filesystem::permissions(dir.path() / "meshbus", std::filesystem::perms::all);
+  auto here =
+      run_cli({"doctor", "--here"}, {.environment = {{"XDG_RUNTIME_DIR", dir.path().string()}}});
+  CHECK(here.status == ExitStatus::exited(1));
+  CHECK(here.out.find("others may enter it") != std::string::npos);
+  const auto deep = dir / std::string(80, 'x');
+  std::filesystem::create_directory(deep);
+  here = run_cli({"doctor", "--here"}, {.environment = {{"XDG_RUNTIME_DIR", deep}}});
+  CHECK(here.status == ExitStatus::exited(1));
+  CHECK(here.out.find("a socket address takes 107") != std::string::npos);
+  CHECK(lines_of(here.out).size() == 1);
+}
+
 TEST_CASE("doctor: a host that was killed as a whole is told of until the next one cleans up") {
   const TempDir dir;
   std::filesystem::permissions(dir.path(), std::filesystem::perms::owner_all);
@@ -172,9 +188,9 @@ TEST_CASE("doctor: a host that does not answer is named, after a bounded time") 
 namespace {
 
 /// Keys in a directory of their own.
-class KeySet {
+class DoctorKeys {
  public:
-  explicit KeySet(const Words& who) { make(who); }
+  explicit DoctorKeys(const Words& who) { make(who); }
   void make(const Words& who) const {
     Words words = {"keygen", "--dir", dir_.path().string()};
     words.insert(words.end(), who.begin(), who.end());
@@ -183,7 +199,7 @@ class KeySet {
     REQUIRE(made.status == ExitStatus::exited(0));
   }
   /// From now on these keys are known here, too.
-  void know(const KeySet& other, const std::string& role) const {
+  void know(const DoctorKeys& other, const std::string& role) const {
     const auto folder = "authorised/" + role;
     std::filesystem::create_directories(dir_.path() / folder);
     std::filesystem::copy(other.dir_.path() / folder, dir_.path() / folder,
@@ -200,8 +216,8 @@ class KeySet {
 }  // namespace
 
 TEST_CASE("doctor: a wrong key is called so, between us and a host and between two hosts") {
-  const KeySet first({"host", "127.0.0.1"}), second({"host", "127.0.0.2"});
-  const KeySet alice({"operator", "alice"}), mallory({"operator", "mallory"});
+  const DoctorKeys first({"host", "127.0.0.1"}), second({"host", "127.0.0.2"});
+  const DoctorKeys alice({"operator", "alice"}), mallory({"operator", "mallory"});
   for (const auto* host : {&first, &second}) {
     host->know(alice, "operator");
     alice.know(*host, "host");
