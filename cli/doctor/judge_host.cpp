@@ -50,7 +50,7 @@ class HostJudge {
           "refuses our key, or has another key than we know: " + host_.problem,
           "copy the .pub files of both sides to authorised/ (meshbus keygen makes them)");
     } else if (host_.code == ErrorCode::configuration_error) {
-      add(Severity::error, "key", host_.problem, "make the key with meshbus keygen");
+      add(Severity::error, "key", host_.problem, "copy the key, or make it with meshbus keygen");
     } else if (host_.code == ErrorCode::version_mismatch) {
       add(Severity::error, "version", host_.problem, "install the same release on all hosts");
     } else if (host_.code != ErrorCode::none) {

@@ -79,7 +79,7 @@ TEST_CASE("doctor: sound hosts get one line and exit code 0") {
   CHECK(finished.err.empty());
   CHECK(finished.status == ExitStatus::exited(0));
   // Nothing of the probes is left.
-  CHECK(lines_of(run_cli({"ps"}).out).size() <= 1);
+  CHECK(run_cli({"ps"}).out.find("doctor") == std::string::npos);
 
   const auto report = examine({"--hosts", one.address() + "," + two.address()}, 0);
   CHECK(report.at("sound") == true);
@@ -202,8 +202,9 @@ class DoctorKeys {
   void know(const DoctorKeys& other, const std::string& role) const {
     const auto folder = "authorised/" + role;
     std::filesystem::create_directories(dir_.path() / folder);
-    std::filesystem::copy(other.dir_.path() / folder, dir_.path() / folder,
-                          std::filesystem::copy_options::skip_existing);
+    std::filesystem::copy(
+        other.dir_.path() / folder, dir_.path() / folder,
+        std::filesystem::copy_options::recursive | std::filesystem::copy_options::skip_existing);
   }
   ProcessOptions options() const {
     return {.environment = {{"MESHBUS_KEYS_DIRECTORY", dir_.path().string()}}};
