@@ -36,6 +36,11 @@ bool is_wrong_key(ErrorCode code) {
   return code == ErrorCode::unauthorised || code == ErrorCode::identity_mismatch;
 }
 
+bool is_cut(const LinkExam& link) {
+  return link.code != ErrorCode::none && link.code != ErrorCode::unroutable &&
+         !is_wrong_key(link.code);
+}
+
 std::string slowness_text(const LinkExam& link) {
   std::string text;
   if (link.round_trip >= kSlowRoundTrip)
@@ -101,18 +106,34 @@ std::string others_text(const LinkGroups& groups, const std::vector<const LinkEx
          (group.size() == 2 ? " and " + groups.other_end(*group.back()) : ", ...") + ")";
 }
 
+Finding wrong_key_finding(const LinkGroups& groups, const std::vector<const LinkExam*>& group,
+                          const std::string& host) {
+  return {Severity::error,
+          "wrong_key",
+          {host},
+          "it and " + others_text(groups, group) +
+              " do not know each other's keys: " + group.front()->problem,
+          "copy authorised/host/*.pub of each host to all others"};
+}
+
+Finding unlinked_finding(const LinkGroups& groups, const std::vector<const LinkExam*>& group,
+                         const std::string& host) {
+  return {Severity::error,
+          "not_linked",
+          {host},
+          "no connection is made between it and " + others_text(groups, group) + ": " +
+              group.front()->problem,
+          "copy authorised/host/*.pub of each host to all others, and advertise addresses that "
+          "others reach"};
+}
+
 Finding cut_finding(const LinkGroups& groups, const std::vector<const LinkExam*>& group,
                     const std::string& host) {
-  const auto& first = *group.front();
-  const bool is_key = is_wrong_key(first.code);
   return {Severity::error,
-          is_key ? "wrong_key" : "cut",
+          "cut",
           {host},
-          (is_key ? "it and " : "no way between it and ") + others_text(groups, group) +
-              (is_key ? " do not know each other's keys: " : ": ") + first.problem,
-          is_key ? "copy authorised/host/*.pub of each host to all others"
-                 : "look at routes and firewalls between them, and at the addresses that they "
-                   "advertise"};
+          "no way between it and " + others_text(groups, group) + ": " + group.front()->problem,
+          "look at routes and firewalls between them, and at the addresses that they advertise"};
 }
 
 Finding slow_finding(const LinkGroups& groups, const std::vector<const LinkExam*>& group,
@@ -137,10 +158,9 @@ std::vector<Finding> judge_links(const SiteExam& site) {
     for (auto group = groups.next(); !group.empty(); group = groups.next())
       findings.push_back(make(groups, group, site.hosts[groups.host()].host));
   };
-  gather([](const LinkExam& link) { return is_wrong_key(link.code); }, cut_finding);
-  gather(
-      [](const LinkExam& link) { return link.code != ErrorCode::none && !is_wrong_key(link.code); },
-      cut_finding);
+  gather([](const LinkExam& link) { return is_wrong_key(link.code); }, wrong_key_finding);
+  gather([](const LinkExam& link) { return link.code == ErrorCode::unroutable; }, unlinked_finding);
+  gather(is_cut, cut_finding);
   gather(is_slow, slow_finding);
   return findings;
 }

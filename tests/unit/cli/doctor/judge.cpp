@@ -270,6 +270,8 @@ TEST_CASE("doctor judge: a host that is bad with several others is one finding")
   finding = only_finding(site);
   CHECK(finding.code == "cut");
   CHECK(finding.text == "no way between it and tcp:h4:7420: no answer");
+  link(site, 2, 4).code = ErrorCode::unroutable;
+  CHECK(only_finding(site).code == "not_linked");
   link(site, 2, 4).code = ErrorCode::unauthorised;
   CHECK(only_finding(site).code == "wrong_key");
 }
