@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cli/bench/bench_command.h"
+#include "cli/doctor/doctor_command.h"
 #include "cli/hands/attach_command.h"
 #include "cli/hands/cp_command.h"
 #include "cli/hands/exec_command.h"
@@ -78,6 +79,7 @@ void add_all(CLI::App& app, Commands& commands) {
   add_host(app, commands);
   add_ps(app, commands);
   add_ping(app, commands);
+  add_doctor(app, commands);
   add_stop(app, commands);
   add_signal(app, commands);
   add_exec(app, commands);

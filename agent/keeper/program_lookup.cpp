@@ -99,7 +99,9 @@ tl::expected<std::string, os::SpawnFailure> find_program(const std::string& prog
 }
 
 std::optional<std::string> find_beside_us(const std::string& program) {
-  if (!program.starts_with("meshbus-mpi") && program != "meshbus-torch-exec") return std::nullopt;
+  if (!program.starts_with("meshbus-mpi") && program != "meshbus-torch-exec" &&
+      program != "meshbus")
+    return std::nullopt;
   std::array<char, PATH_MAX> own{};
   const ssize_t size = ::readlink("/proc/self/exe", own.data(), own.size());
   if (size <= 0) return std::nullopt;

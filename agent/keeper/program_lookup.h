@@ -17,8 +17,9 @@ tl::expected<std::string, os::SpawnFailure> find_program(const std::string& prog
                                                          std::optional<std::string_view> path,
                                                          const std::string& cwd);
 
-/// The file of that name where this program is, if it can be executed: for meshbus-mpi and its kin
-/// and meshbus-torch-exec, which need not be in the PATH of a mesh. Nothing for all other names.
+/// The file of that name where this program is, if it can be executed: for meshbus itself,
+/// meshbus-mpi and its kin, and meshbus-torch-exec, which need not be in the PATH of a mesh and are
+/// of the host's release. Nothing for all other names.
 std::optional<std::string> find_beside_us(const std::string& program);
 
 /// After execve said ENOENT (or EACCES, ELOOP...) for a file that is there: the interpreter that

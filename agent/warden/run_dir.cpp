@@ -15,6 +15,7 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <functional>
 #include <sstream>
 #include <system_error>
 
@@ -38,13 +39,6 @@ constexpr std::time_t kNewbornSeconds =
 bool is_own_directory(const char* path) {
   struct stat status{};
   return ::stat(path, &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == ::geteuid();
-}
-
-std::string default_base() {
-  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
-  if (runtime != nullptr && runtime[0] == '/' && is_own_directory(runtime))
-    return std::string(runtime) + "/meshbus";
-  return "/tmp/meshbus-" + std::to_string(::geteuid());
 }
 
 // Empty for "is what we want"; else why not.
@@ -92,10 +86,50 @@ void clean_one(const std::string& path, const std::string& name, int lock) {
   os::remove_run_directory(path, 100ms);
 }
 
+// Takes path, name and lock of a stale host; -1: it has no lock.
+using TakeStale = std::function<void(const std::string&, const std::string&, int)>;
+
+void for_each_stale_host(const std::string& base, const TakeStale& take) {
+  std::error_code error;
+  for (fs::directory_iterator entry(base, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string path = entry->path().string();
+    const std::string file_name = entry->path().filename().string();
+    if (file_name.rfind(kHostPrefix, 0) != 0) continue;
+    const UniqueFd lock(
+        ::open((path + "/" + os::kLockFile).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+    // Any other reason than "there is none" says nothing about whether that host lives.
+    if (!lock && errno != ENOENT) continue;
+    struct stat status{};
+    if (::lstat(path.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) continue;
+    if (std::time(nullptr) - status.st_mtime < kNewbornSeconds && !lock) continue;
+    if (lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) continue;
+    // A lock without text belongs to a warden that is just being born, or that died then and has
+    // nothing to kill.
+    if (lock && ::fstat(lock.get(), &status) == 0 && status.st_size == 0 &&
+        std::time(nullptr) - status.st_mtime < kNewbornSeconds)
+      continue;
+    take(path, file_name.substr(kHostPrefix.size()), lock.get());
+  }
+}
+
 }  // namespace
 
+std::string base_dir_problem(const std::string& base) {
+  const auto socket = socket_address({base + "/" + std::string(kHostPrefix) + "01234567", {}, {}});
+  if (!socket) return socket.error().detail();
+  return ::access(base.c_str(), F_OK) == 0 || errno != ENOENT ? find_fault(base) : std::string();
+}
+
+std::string default_base_dir() {
+  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
+  if (runtime != nullptr && runtime[0] == '/' && is_own_directory(runtime))
+    return std::string(runtime) + "/meshbus";
+  return "/tmp/meshbus-" + std::to_string(::geteuid());
+}
+
 Result<std::string> prepare_base_dir(const std::string& wanted) {
-  const std::string base = wanted.empty() ? default_base() : wanted;
+  const std::string base = wanted.empty() ? default_base_dir() : wanted;
   if (base.front() != '/')
     return fail(ErrorCode::configuration_error,
                 "run directory '" + base + "' must be an absolute path");
@@ -161,30 +195,19 @@ Result<void> write_host_file(const HostDir& directory, const std::string& path,
   return {};
 }
 
+std::vector<std::string> find_stale_hosts(const std::string& base) {
+  std::vector<std::string> found;
+  for_each_stale_host(
+      base, [&](const std::string& path, const std::string&, int) { found.push_back(path); });
+  return found;
+}
+
 int clean_stale_hosts(const std::string& base) {
   int cleaned = 0;
-  std::error_code error;
-  for (fs::directory_iterator entry(base, error), end; !error && entry != end;
-       entry.increment(error)) {
-    const std::string path = entry->path().string();
-    const std::string file_name = entry->path().filename().string();
-    if (file_name.rfind(kHostPrefix, 0) != 0) continue;
-    const UniqueFd lock(
-        ::open((path + "/" + os::kLockFile).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
-    // Any other reason than "there is none" says nothing about whether that host lives.
-    if (!lock && errno != ENOENT) continue;
-    struct stat status{};
-    if (::lstat(path.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) continue;
-    if (std::time(nullptr) - status.st_mtime < kNewbornSeconds && !lock) continue;
-    if (lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) continue;
-    // A lock without text belongs to a warden that is just being born, or that died then and has
-    // nothing to kill.
-    if (lock && ::fstat(lock.get(), &status) == 0 && status.st_size == 0 &&
-        std::time(nullptr) - status.st_mtime < kNewbornSeconds)
-      continue;
-    clean_one(path, file_name.substr(kHostPrefix.size()), lock.get());
+  for_each_stale_host(base, [&](const std::string& path, const std::string& name, int lock) {
+    clean_one(path, name, lock);
     ++cleaned;
-  }
+  });
   return cleaned;
 }
 

@@ -18,10 +18,16 @@ struct HostDir {
   UniqueFd lock;     ///< flock(2) held through this open file; the keeper inherits it.
 };
 
-/// The directory that holds the hosts' directories of this user: `wanted`, or
-/// $XDG_RUNTIME_DIR/meshbus when that is ours, or /tmp/meshbus-UID. Made with mode 0700 when
-/// absent; refused when it is a link, another user's, or open to others. Errors:
-/// configuration_error saying what to do.
+/// Why that directory cannot hold hosts: it cannot be trusted, or the paths of sockets in it are
+/// too long. Empty: it can, or is not there yet. Changes nothing.
+std::string base_dir_problem(const std::string& base);
+
+/// $XDG_RUNTIME_DIR/meshbus when that is ours, else /tmp/meshbus-UID.
+std::string default_base_dir();
+
+/// The directory that holds the hosts' directories of this user: `wanted`, or default_base_dir().
+/// Made with mode 0700 when absent; refused when it is a link, another user's, or open to others.
+/// Errors: configuration_error saying what to do.
 Result<std::string> prepare_base_dir(const std::string& wanted);
 
 /// Makes and locks a new host directory. Errors: io_error.
@@ -39,6 +45,8 @@ Result<void> record_host(const HostDir& directory, const std::string& cgroup,
 Result<void> write_host_file(const HostDir& directory, const std::string& path,
                              const std::string& text);
 
+/// The directories of hosts whose warden and keeper are both dead; changes nothing.
+std::vector<std::string> find_stale_hosts(const std::string& base);
 /// Cleans up after hosts whose warden and keeper are both dead: kills what carries their
 /// process_tag or sits in their cgroup, removes cgroup and directory. Returns how many there were.
 int clean_stale_hosts(const std::string& base);

@@ -102,7 +102,9 @@ Result<void> JobHosts::start(const RunArguments& arguments) {
   } else {
     auto addresses = parse_hosts(arguments.list);
     if (!addresses) return fail(addresses.error());
-    hosts = HostMesh::attach(*context_, "hosts", std::move(*addresses));
+    // A preflight has told of those that do not answer.
+    hosts = HostMesh::attach(*context_, "hosts", std::move(*addresses),
+                             {.require_all = !plan_ || !arguments.preflight});
     // After --hosts the user knows where the hosts are named.
     if (!hosts && arguments.said.list.empty())
       hosts = fail(hosts.error().within(arguments.list.source));
@@ -110,6 +112,22 @@ Result<void> JobHosts::start(const RunArguments& arguments) {
   if (!hosts) return fail(hosts.error());
   all_ = std::make_unique<HostMesh>(std::move(*hosts));
   return {};
+}
+
+Result<void> JobHosts::leave_out(const std::vector<HostAddr>& hosts) {
+  if (hosts.empty()) return {};
+  if (!plan_)
+    return fail(ErrorCode::host_unreachable,
+                "preflight: " + count_of(hosts.size()) + " failed; nothing was started");
+  for (std::uint64_t host = 0; host < all_->hosts().size(); ++host) {
+    if (std::find(hosts.begin(), hosts.end(), all_->hosts()[host]) == hosts.end()) continue;
+    say("host " + all_->hosts()[host].to_string() + " is left out");
+    plan_->lose(host, Clock::now());
+  }
+  if (plan_->is_enough()) return {};
+  return fail(ErrorCode::host_unreachable,
+              "preflight: too few hosts are left: " + std::to_string(plan_->left()) + " of " +
+                  std::to_string(all_->hosts().size()));
 }
 
 Result<void> JobHosts::look_for_ends() {

@@ -27,6 +27,8 @@ class JobHosts {
   Result<void> find(const RunArguments& arguments);
   /// Starts them, or finds those that run. Errors: those of HostMesh.
   Result<void> start(const RunArguments& arguments);
+  /// No attempt uses these. Errors: host_unreachable: there are no spares, or too few.
+  Result<void> leave_out(const std::vector<HostAddr>& hosts);
   /// Chooses the hosts of the current attempt. After a loss it first waits until nothing of the
   /// former attempt can run any more: a host that is only silent stops its procs when their lease
   /// is over. Errors: host_unreachable: too few hosts answer.

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/run/preflight.h"
 #include "cli/run/restart_settings.h"
 #include "cli/run/run_report.h"
 #include "cli/run/torch_job.h"
@@ -74,6 +75,21 @@ Result<Extent> mesh_extent(const RunArguments& arguments, const HostMeshRef& on,
   return procs && is_even ? concat(hosts, *procs) : procs;
 }
 
+/// Starts or finds the hosts, and with --preflight leaves out those that fail.
+Result<void> start_hosts(const RunArguments& arguments, JobHosts& hosts) {
+  if (!arguments.preflight) return hosts.start(arguments);
+  const bool is_before = arguments.from == RunArguments::From::addresses;
+  auto failed = is_before ? preflight(arguments, hosts) : Result<std::vector<HostAddr>>();
+  if (!failed) return fail(failed.error());
+  if (is_before && !arguments.has_spares()) {
+    if (auto enough = hosts.leave_out(*failed); !enough) return enough;
+  }
+  if (auto started = hosts.start(arguments); !started) return started;
+  if (!is_before) failed = preflight(arguments, hosts);
+  if (!failed) return fail(failed.error());
+  return hosts.leave_out(*failed);
+}
+
 /// Refuses what can be refused before anything is started, then starts or finds the hosts.
 Result<void> prepare(const RunArguments& arguments, JobHosts& hosts, JobParts& parts) {
   if (auto found = hosts.find(arguments); !found) return found;
@@ -86,7 +102,7 @@ Result<void> prepare(const RunArguments& arguments, JobHosts& hosts, JobParts& p
   const auto size = job_size(arguments, on_hosts);
   if (auto readers = input_ranks(arguments, size); !readers) return fail(readers.error());
   if (const auto mpi = MpiJob::choose(arguments, size); !mpi) return fail(mpi.error());
-  auto started = hosts.start(arguments);
+  auto started = start_hosts(arguments, hosts);
   parts.is_hosts_fault = !started;
   return started;
 }

@@ -121,6 +121,10 @@ void add_run(CLI::App& app, Commands& commands) {
       ->check(CLI::Range(1, 1024))
       ->type_name("N")
       ->group(kHostGroup);
+  verb.add_flag("--preflight", arguments->preflight,
+                "Examine the hosts first, as meshbus doctor does. A host with an error is left out "
+                "where there are spares; otherwise nothing is started, and the exit code is 125")
+      ->group(kHostGroup);
   add_rank_options(verb, arguments->ranks);
   verb.add_option("--name", arguments->name, "Name of the mesh; default: that of the program");
   add_duration(verb, "--timeout", arguments->timeout,

@@ -32,6 +32,8 @@ struct RunArguments {
   std::optional<std::chrono::milliseconds> stall_after;
   bool stall_stop = false;
   bool keep_going = false;
+  /// Examine the hosts first, and keep those that fail out of the job.
+  bool preflight = false;
   /// none, auto, pmi1, pmix; empty = not said.
   std::string mpi;
   /// The ranks find what torchrun sets.

@@ -56,6 +56,7 @@ CLI = [
     "cli/hands",
     "cli/top",
     "cli/hosts",
+    "cli/doctor",
     "cli/run",
     "cli",
 ]
@@ -128,6 +129,7 @@ NARROW = {
     "cli/support": {"agent/warden/warden.h"},
     "cli/keys": {"agent/warden/warden.h"},
     "cli/hosts": {"agent/warden/warden.h"},
+    "cli/doctor": {"agent/warden/run_dir.h", "agent/os/cgroup_placement.h"},
     "cli/run": {"agent/mpi/notice.h", "agent/os/cgroup_placement.h"},
     "client/local": {"broker/broker.h", "agent/host/host_agent.h"},
 }

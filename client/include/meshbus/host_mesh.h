@@ -148,8 +148,8 @@ class HostMesh {
                                    std::unique_ptr<Allocation> allocation,
                                    std::chrono::milliseconds deadline = std::chrono::seconds(30));
   /// Running hosts, axis `host` in that order. Errors: host_unreachable naming each host that does
-  /// not answer and why; identity_mismatch when another process answers at an address;
-  /// configuration_error when there is no address.
+  /// not answer and why; unauthorised when one does not take our key; identity_mismatch when
+  /// another process answers at an address; configuration_error when there is no address.
   static Result<HostMesh> attach(Context& context, std::string_view name,
                                  std::vector<HostAddr> hosts, AttachOptions options = {});
   /// Running hosts with the axes of a reference.

@@ -27,8 +27,9 @@ Result<void> check_complete(const std::vector<HostReport>& reports) {
     const auto& report = reports[rank];
     if (report.code == ErrorCode::none) continue;
     // What will not mend by trying again comes first.
-    const bool is_lasting =
-        report.code == ErrorCode::configuration_error || report.code == ErrorCode::version_mismatch;
+    const bool is_lasting = report.code == ErrorCode::configuration_error ||
+                            report.code == ErrorCode::version_mismatch ||
+                            report.code == ErrorCode::unauthorised;
     if (report.code == ErrorCode::identity_mismatch ||
         (is_lasting && code == ErrorCode::host_unreachable))
       code = report.code;

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <vector>
+
+#include "cli/doctor/exam.h"
+#include "cli/doctor/finding.h"
+
+namespace meshbus::cli::doctor {
+
+/// Which hosts do not reach each other, and which only slowly. A host that is bad with several
+/// others is one finding, not one for each link. Pure.
+std::vector<Finding> judge_links(const SiteExam& site);
+
+}  // namespace meshbus::cli::doctor

@@ -1,0 +1,103 @@
+#include "cli/doctor/link_measure.h"
+
+#include <algorithm>
+#include <deque>
+#include <future>
+#include <sstream>
+
+#include "cli/doctor/probe.h"
+
+namespace meshbus::cli::doctor {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+constexpr int kMostRoundTrips = 50;
+constexpr milliseconds kRoundTripTime{200};
+/// Half of the largest body, and as many under way as fill a link of 1 GB/s with a round trip of
+/// 2 ms.
+constexpr std::size_t kBodySize = std::size_t{512} << 10;
+constexpr std::size_t kBodiesUnderWay = 4;
+constexpr std::size_t kMostBytes = std::size_t{64} << 20;
+constexpr milliseconds kBandwidthTime = kMeasureTime - kRoundTripTime;
+
+Result<microseconds> fastest_round_trip(Proc& proc, const ProcId& to) {
+  const auto end = Clock::now() + kRoundTripTime;
+  auto fastest = microseconds::max();
+  for (int i = 0; i < kMostRoundTrips && (i == 0 || Clock::now() < end); ++i) {
+    const auto begin = Clock::now();
+    if (const auto answer = proc.call(to, kEchoPort, {}, kMeasureLimit); !answer)
+      return fail(answer.error());
+    // The first call also introduces the other host.
+    if (i > 0)
+      fastest = std::min(fastest, std::chrono::duration_cast<microseconds>(Clock::now() - begin));
+  }
+  if (fastest != microseconds::max()) return fastest;
+  return microseconds(kRoundTripTime);
+}
+
+Result<double> bandwidth(Proc& proc, const ProcId& to) {
+  const std::string body(kBodySize, 'x');
+  std::deque<std::future<Result<std::string>>> under_way;
+  const auto begin = Clock::now();
+  std::size_t sent = 0, arrived = 0;
+  const auto is_time_left = [&] {
+    return sent < kMostBytes && Clock::now() < begin + kBandwidthTime;
+  };
+  while (is_time_left() || !under_way.empty()) {
+    if (is_time_left() && under_way.size() < kBodiesUnderWay) {
+      under_way.push_back(proc.call_async(to, kEchoPort, body, kMeasureLimit));
+      sent += body.size();
+      continue;
+    }
+    const auto answer = under_way.front().get();
+    under_way.pop_front();
+    if (!answer) return fail(answer.error());
+    arrived += body.size();
+  }
+  return static_cast<double>(arrived) / std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+}  // namespace
+
+std::string answer_text(const Result<LinkAnswer>& answer) {
+  std::ostringstream text;
+  if (answer) {
+    text << "0 " << answer->round_trip.count() << ' ' << answer->bytes_per_s;
+  } else {
+    text << static_cast<int>(answer.error().code()) << ' ' << answer.error().detail();
+  }
+  return text.str();
+}
+
+Result<LinkAnswer> parse_answer(std::string_view text) {
+  std::istringstream words{std::string(text)};
+  std::uint16_t code = 0;
+  std::int64_t round_trip = 0;
+  LinkAnswer answer;
+  if (words >> code && code != 0) {
+    std::string detail;
+    std::getline(words >> std::ws, detail, '\0');
+    return fail(static_cast<ErrorCode>(code), detail);
+  }
+  if (!(words >> round_trip >> answer.bytes_per_s))
+    return fail(ErrorCode::malformed_message, "a probe's answer about a link");
+  answer.round_trip = microseconds(round_trip);
+  return answer;
+}
+
+Result<LinkAnswer> measure_link(Proc& proc, const ProcId& to) {
+  const auto round_trip = fastest_round_trip(proc, to);
+  if (!round_trip) return fail(round_trip.error());
+  const auto bytes_per_s = bandwidth(proc, to);
+  // A slow link may lose a large body to the limit: what fits into it is known then.
+  if (!bytes_per_s && bytes_per_s.error().code() != ErrorCode::timeout)
+    return fail(bytes_per_s.error());
+  return LinkAnswer{*round_trip,
+                    bytes_per_s.value_or(static_cast<double>(kBodySize) /
+                                         std::chrono::duration<double>(kMeasureLimit).count())};
+}
+
+}  // namespace meshbus::cli::doctor
