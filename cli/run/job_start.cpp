@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/run/rank_map.h"
 #include "cli/run/restart_settings.h"
 #include "cli/run/run_report.h"
 #include "cli/run/torch_job.h"
@@ -72,6 +73,18 @@ Result<Extent> mesh_extent(const RunArguments& arguments, const HostMeshRef& on,
   const bool is_even = hosts.num_ranks() != 0 && size % hosts.num_ranks() == 0;
   auto procs = Extent::make({{"proc", is_even ? size / hosts.num_ranks() : size}});
   return procs && is_even ? concat(hosts, *procs) : procs;
+}
+
+/// Whole lines on stderr, unless nobody reads them.
+void say_lines(const std::string& lines) {
+  pollfd ready{STDERR_FILENO, POLLOUT, 0};
+  if (!lines.empty() && ::poll(&ready, 1, 200) == 1) [[maybe_unused]]
+    const auto n = ::write(STDERR_FILENO, lines.data(), lines.size());
+}
+
+void show_bindings(const ProcMesh& mesh, bool shows_map) {
+  if (shows_map) say_lines(rank_map_text(mesh.ref(), mesh.bindings()));
+  say_lines(binding_notes_text(mesh.bindings()));
 }
 
 /// Refuses what can be refused before anything is started, then starts or finds the hosts.
@@ -163,6 +176,7 @@ Result<void> start_job(const RunArguments& arguments, RunEvents& events, JobHost
           : hosts.chosen().spawn_n(name, size, std::move(*spec), make_handlers(events, parts));
   if (!mesh) return fail(mesh.error());
   parts.mesh = std::make_unique<ProcMesh>(std::move(*mesh));
+  show_bindings(*parts.mesh, arguments.ranks.shows_map);
   if (!readers->empty())
     parts.pump = std::make_unique<InputPump>(
         *parts.mesh, *readers, [&events](std::string why) { events.input_lost(std::move(why)); });
@@ -170,10 +184,7 @@ Result<void> start_job(const RunArguments& arguments, RunEvents& events, JobHost
 }
 
 void say(const std::string& text) {
-  const std::string line = "meshbus: " + text + "\n";
-  pollfd ready{STDERR_FILENO, POLLOUT, 0};
-  if (::poll(&ready, 1, 200) == 1) [[maybe_unused]]
-    const auto n = ::write(STDERR_FILENO, line.data(), line.size());
+  say_lines("meshbus: " + text + "\n");
 }
 
 }  // namespace meshbus::cli

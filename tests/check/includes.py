@@ -73,7 +73,10 @@ MAY = {
     **above({"mesh", "wire", "common/include", *COMMON}, *BROKER),
     **above({"mesh", "common/include", "common/base", "common/loop"}, "agent/os", "agent/keeper"),
     "agent/warden": {"agent/os", "common/base", "common/include", "mesh"},
-    **above({"agent/os", "agent/keeper", "mesh", "wire", "common/include", *COMMON}, *HOST),
+    **above(
+        {"agent/os", "agent/keeper", "agent/topology", "mesh", "wire", "common/include", *COMMON},
+        *HOST,
+    ),
     **above(
         {"mesh", "wire", "common/include", *COMMON},
         "agent/proc/include",
@@ -85,6 +88,7 @@ MAY = {
     "agent/metrics": {"agent/os", "mesh", "wire", "common/include", *COMMON},
     "agent/mpi": {"agent/proc/include", "mesh", "common/include", *COMMON},
     "agent/stacks": {"common/base", "common/include", "mesh", "wire"},
+    "agent/topology": {"agent/os", "common/base", "common/include", "mesh"},
     "agent/torch": {"common/base", "common/include", "mesh"},
     "client": {"mesh", "wire", "common/include", *COMMON},
     "client/local": {

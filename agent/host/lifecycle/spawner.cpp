@@ -2,6 +2,7 @@
 
 #include <csignal>
 
+#include "agent/host/lifecycle/binding_plan.h"
 #include "wire/codes_generated.h"
 
 namespace meshbus::host {
@@ -52,6 +53,11 @@ os::SpawnBatch Spawner::make_batch(const Assignment& assignment, const std::vect
     one.id = proc->id;
     one.env = rank_environment(spec, proc->rank(), proc->state.restarts());
     if (progress_.is_kept()) one.env.push_back("MESHBUS_PROGRESS=" + progress_.path_of(*proc));
+    if (const auto bound = proc->mesh.bindings.find(proc->rank());
+        bound != proc->mesh.bindings.end()) {
+      one.placement = bound->second.placement;
+      for (auto& variable : gpu_variables(bound->second)) one.env.push_back(std::move(variable));
+    }
     if (proc->input.state == InputPipe::State::open) one.stdin_choice = os::Stdio::pipe;
     if (spec.kind == wire::ProcKind::mesh && one.place == 0) {
       std::vector<BootstrapWriter::Rank> ranks;
