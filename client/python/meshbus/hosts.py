@@ -89,7 +89,8 @@ class HostMesh(ContextManager):
                     env: Mapping[str, str] | None = None,
                     cwd: str | os.PathLike[str] | None = None, restart: Restart | None = None,
                     limits: Limits | None = None, cpus: Iterable[int] = (),
-                    bind: Bind | str | None = None, stdin: Iterable[int] = (), zygote: Iterable[str] | None = None,
+                    bind: Bind | str | None = None, stdin: Iterable[int] = (),
+                    zygote: Iterable[str] | None = None,
                     output: str | None = None, ready: float | None = None,
                     grace: float | None = None, partial: bool = False,
                     on_failure: Callable[[RankReport], object] | None = None,
@@ -121,7 +122,8 @@ class HostMesh(ContextManager):
                 setup: Callable[[], object] | None = None, zygote: Iterable[str] | None = None,
                 restart: Restart | None = None, limits: Limits | None = None,
                 cpus: Iterable[int] = (), bind: Bind | str | None = None,
-                output: str | None = None, ready: float | None = None, grace: float | None = None, partial: bool = False,
+                output: str | None = None, ready: float | None = None,
+                grace: float | None = None, partial: bool = False,
                 on_failure: Callable[[RankReport], object] | None = None,
                 on_output: Callable[[int, str], object] | None = None,
                 on_restart: Callable[[RestartReport], object] | None = None) -> ProcMesh:
@@ -133,8 +135,9 @@ class HostMesh(ContextManager):
         mesh = self.spawn(
             [python or sys.executable, "-m", "meshbus.worker"], per_host, name=name, mesh=True,
             env={"PYTHONPATH": os.pathsep.join(paths), **(env or {})}, restart=restart,
-            limits=limits, cpus=cpus, bind=bind, zygote=zygote, output=output, ready=ready, grace=grace,
-            partial=partial, on_failure=on_failure, on_output=on_output, on_restart=on_restart)
+            limits=limits, cpus=cpus, bind=bind, zygote=zygote, output=output, ready=ready,
+            grace=grace, partial=partial, on_failure=on_failure, on_output=on_output,
+            on_restart=on_restart)
         if setup is not None:
             try:
                 mesh.run(setup)
