@@ -19,6 +19,7 @@ namespace {
 constexpr const char* kSayPlace =
     "echo $RANK $(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status) "
     "$(head -n 1 /proc/self/numa_maps | cut -d' ' -f2)";
+constexpr const char* kSayShare = "echo $RANK $MESHBUS_CPUS";
 
 /// The machine that hosts see.
 ProcessOptions machine(const std::string& synthetic) {
@@ -66,6 +67,18 @@ TEST_CASE("binding: --bind numa spreads ranks over the nodes; any leaves memory 
                                   machine("numa:2 core:1 pu:1"));
   INFO(finished.err);
   CHECK(sorted(lines_of(finished.out)) == Words{"0 0 default", "1 1 default"});
+}
+
+TEST_CASE("binding: MESHBUS_CPUS is how many CPUs a rank has for itself" *
+          doctest::test_suite(need::two_cpus)) {
+  auto finished =
+      run_bound({"-n", "2", "--bind", "numa"}, machine("numa:1 core:2 pu:1"), kSayShare);
+  INFO(finished.err);
+  CHECK(sorted(lines_of(finished.out)) == Words{"0 1", "1 1"});
+  finished = run_bound({"-n", "1", "--bind", "core:2"}, machine("numa:1 core:2 pu:1"), kSayShare);
+  CHECK(finished.out == "0 2\n");
+  finished = run_bound({"-n", "1"}, {}, kSayShare);
+  CHECK(finished.out == "0\n");
 }
 
 TEST_CASE("binding: two hosts of a run on one machine bind to different cores" *
