@@ -287,8 +287,9 @@ class Planner {
     place(units, /*is_spread=*/true);
     for (std::size_t i = 0; i < units.size(); ++i) {
       std::uint64_t ranks = 0;
-      for (std::uint64_t place = 0; place < input_.ranks.total; ++place)
-        ranks += unit_of(place, input_.ranks.total, units.size(), true) == i ? 1 : 0;
+      for (std::uint64_t place = 0; place < input_.ranks.total; ++place) {
+        if (unit_of(place, input_.ranks.total, units.size(), true) == i) ++ranks;
+      }
       if (ranks > units[i].cores)
         plan_.notes.push_back("CPUs " + number_list(units[i].cpus) + " are " +
                               shares(units[i].cores, "core", ranks) + ": they take turns");
