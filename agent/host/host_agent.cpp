@@ -109,7 +109,8 @@ HostAgent::Parts::Parts(HostAgent& agent, zmq::context_t& context, Options optio
                                                                          .collections = collections,
                                                                          .execs = *execs},
                                                  options.config.duration(keys::terminate_grace));
-  lifecycle = std::make_unique<LifecycleService>(LifecycleService::Parts{.bus = bus,
+  lifecycle = std::make_unique<LifecycleService>(LifecycleService::Parts{.reactor = agent.reactor_,
+                                                                         .bus = bus,
                                                                          .procs = *procs,
                                                                          .checks = checks,
                                                                          .ownership = *ownership,

@@ -1,6 +1,7 @@
 #include "agent/keeper/proc_starter.h"
 
 #include <fcntl.h>
+#include <linux/mempolicy.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -17,6 +18,7 @@
 #include "agent/os/packet.h"
 #include "agent/os/template_link.h"
 #include "common/base/clock_ns.h"
+#include "common/base/number_list.h"
 
 namespace meshbus::keeper {
 
@@ -50,9 +52,29 @@ int find_bootstrap_target(const std::vector<os::ChildPlan::Limit>& limits) {
   return target > 3 ? target : 3;
 }
 
+/// CPUs or NUMA nodes as bits.
+template <std::uint32_t Bits>
+class BitSet {
+ public:
+  explicit BitSet(const std::vector<std::uint32_t>& numbers) {
+    for (const std::uint32_t number : numbers)
+      words_[number / kWordBits] |= 1UL << number % kWordBits;
+  }
+  const unsigned long* data() const noexcept { return words_.data(); }
+
+ private:
+  static constexpr std::uint32_t kWordBits = 8 * sizeof(unsigned long);
+  std::array<unsigned long, Bits / kWordBits> words_{};
+};
+
 // Which file a failed step was about.
 os::SpawnFailure name_file(os::SpawnFailure failure, const os::SpawnSpec& spec,
-                           const std::string& program) {
+                           const os::Placement& placement, const std::string& program) {
+  if (failure.stage == os::SpawnStage::affinity)
+    failure.file =
+        "CPUs " + number_list(placement.cpus.empty() ? spec.settings.cpus : placement.cpus);
+  if (failure.stage == os::SpawnStage::memory_policy)
+    failure.file = "memory of NUMA nodes " + number_list(placement.memory_nodes);
   if (failure.stage == os::SpawnStage::working_directory) failure.file = spec.cwd;
   if (failure.stage == os::SpawnStage::credentials) {
     const auto name = [](const char* what, const std::optional<std::uint32_t>& id) {
@@ -286,12 +308,19 @@ tl::expected<void, os::SpawnFailure> ProcStarter::start_into(Started& started,
   plan.limits.has_nice = settings.nice.has_value();
   plan.limits.nice = settings.nice.value_or(0);
   plan.command.umask = settings.umask ? static_cast<int>(*settings.umask) : -1;
-  std::array<unsigned long, os::kMaxCpus / (8 * sizeof(unsigned long))> cpu_mask{};
-  for (const std::uint32_t cpu : settings.cpus)
-    cpu_mask[cpu / (8 * sizeof(unsigned long))] |= 1ul << cpu % (8 * sizeof(unsigned long));
-  if (!settings.cpus.empty()) {
+  const auto& cpus = proc.placement.cpus.empty() ? settings.cpus : proc.placement.cpus;
+  const BitSet<os::kMaxCpus> cpu_mask(cpus);
+  if (!cpus.empty()) {
     plan.limits.cpu_mask = cpu_mask.data();
-    plan.limits.cpu_mask_bytes = sizeof cpu_mask;
+    plan.limits.cpu_mask_bytes = os::kMaxCpus / 8;
+  }
+  const BitSet<os::kMaxMemoryNodes> memory_nodes(proc.placement.memory_nodes);
+  if (proc.placement.memory != os::Placement::Memory::as_is) {
+    const bool is_only = proc.placement.memory == os::Placement::Memory::only;
+    plan.limits.memory_mode = is_only ? MPOL_BIND : MPOL_PREFERRED;
+    plan.limits.memory_nodes = memory_nodes.data();
+    // The kernel takes one bit less than it is told.
+    plan.limits.memory_node_bits = os::kMaxMemoryNodes + 1;
   }
   plan.credentials.uid = settings.uid ? std::int64_t{*settings.uid} : -1;
   plan.credentials.gid = settings.gid ? std::int64_t{*settings.gid} : -1;
@@ -313,7 +342,7 @@ tl::expected<void, os::SpawnFailure> ProcStarter::start_into(Started& started,
   plan.cgroups.join_count = join_fds.size();
   birth.spawned_realtime_ns = clock_ns(CLOCK_REALTIME);
   auto child = spawner_.run(plan, cgroup);
-  if (!child) return tl::unexpected(name_file(child.error(), spec, *program));
+  if (!child) return tl::unexpected(name_file(child.error(), spec, proc.placement, *program));
   birth.pid = child->pid;
   birth.started_realtime_ns = clock_ns(CLOCK_REALTIME);
   birth.started_monotonic_ns = clock_ns(CLOCK_MONOTONIC);

@@ -71,7 +71,8 @@ bool read_birth(ByteReader& reader, std::vector<UniqueFd>& fds, std::size_t& nex
   birth.started_monotonic_ns = reader.get<std::int64_t>();
   const auto bits = reader.get<std::uint8_t>();
   std::string file = reader.get_string();
-  if (!reader.ok() || stage > static_cast<std::uint8_t>(os::SpawnStage::copy)) return false;
+  if (!reader.ok() || stage > static_cast<std::uint8_t>(os::SpawnStage::memory_policy))
+    return false;
   if (stage != 0)
     birth.failure = os::SpawnFailure{static_cast<os::SpawnStage>(stage), error, std::move(file)};
   return take_fd(fds, next_fd, (bits & pidfd_bit) != 0, birth.pidfd) &&

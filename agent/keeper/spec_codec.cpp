@@ -8,7 +8,7 @@ namespace meshbus::keeper {
 
 namespace {
 
-constexpr std::uint32_t kSpecMagic = 0x4b53'4d05;  // "\5MSK": version 5
+constexpr std::uint32_t kSpecMagic = 0x4b53'4d06;  // "\6MSK": version 6
 constexpr std::size_t kMaxGroups = 65536;          // as many as the kernel takes
 
 bool has_nul(const std::string& text) {
@@ -28,6 +28,22 @@ Result<void> check_strings(const std::vector<std::string>& strings, const char* 
                                                   " contains a NUL byte");
 }
 
+/// `most`: that number and larger ones do not exist.
+Result<void> check_numbers(const std::vector<std::uint32_t>& numbers, std::uint32_t most,
+                           const char* what) {
+  if (numbers.size() > most) return fail(ErrorCode::too_large, std::string("too many ") + what);
+  if (std::all_of(numbers.begin(), numbers.end(),
+                  [most](std::uint32_t number) { return number < most; }))
+    return {};
+  return fail(ErrorCode::configuration_error,
+              std::string(what) + " have a number of " + std::to_string(most) + " or more");
+}
+
+Result<void> check_placement(const os::Placement& placement) {
+  if (auto checked = check_numbers(placement.cpus, os::kMaxCpus, "CPUs"); !checked) return checked;
+  return check_numbers(placement.memory_nodes, os::kMaxMemoryNodes, "NUMA nodes");
+}
+
 Result<void> check_spec(const os::SpawnSpec& spec) {
   if (spec.program.empty()) return fail(ErrorCode::configuration_error, "spawn without a program");
   if (has_nul(spec.program) || has_nul(spec.cwd) || has_nul(spec.mesh)) {
@@ -37,12 +53,8 @@ Result<void> check_spec(const os::SpawnSpec& spec) {
   const os::ProcSettings& settings = spec.settings;
   if (settings.limits.size() > 32)
     return fail(ErrorCode::too_large, "more than 32 resource limits");
-  if (settings.groups.size() > kMaxGroups || settings.cpus.size() > os::kMaxCpus)
-    return fail(ErrorCode::too_large, "too many groups or CPUs");
-  if (std::any_of(settings.cpus.begin(), settings.cpus.end(),
-                  [](std::uint32_t cpu) { return cpu >= os::kMaxCpus; }))
-    return fail(ErrorCode::configuration_error,
-                "a CPU with a number of " + std::to_string(os::kMaxCpus) + " or more");
+  if (settings.groups.size() > kMaxGroups) return fail(ErrorCode::too_large, "too many groups");
+  if (auto checked = check_numbers(settings.cpus, os::kMaxCpus, "CPUs"); !checked) return checked;
   if (auto checked = check_strings(spec.argv, "argv"); !checked) return checked;
   return check_strings(spec.env, "the environment");
 }
@@ -116,6 +128,20 @@ bool get_settings(ByteReader& reader, os::ProcSettings& settings) {
   return reader.ok();
 }
 
+void put_placement(ByteWriter& writer, const os::Placement& placement) {
+  put_numbers(writer, placement.cpus);
+  writer.put(static_cast<std::uint8_t>(placement.memory));
+  put_numbers(writer, placement.memory_nodes);
+}
+
+bool get_placement(ByteReader& reader, os::Placement& placement) {
+  if (!get_numbers(reader, placement.cpus)) return false;
+  const auto memory = reader.get<std::uint8_t>();
+  if (memory > static_cast<std::uint8_t>(os::Placement::Memory::only)) return false;
+  placement.memory = static_cast<os::Placement::Memory>(memory);
+  return get_numbers(reader, placement.memory_nodes) && check_placement(placement);
+}
+
 void put_strings(ByteWriter& writer, const std::vector<std::string>& strings) {
   writer.put(static_cast<std::uint32_t>(strings.size()));
   for (const std::string& text : strings) writer.put(text);
@@ -166,12 +192,14 @@ Result<std::vector<std::byte>> encode_batch(const os::SpawnSpec& shared,
   for (const os::ProcSpec& proc : procs) {
     if (auto checked = check_strings(proc.env, "the environment of one proc"); !checked)
       return fail(checked.error());
+    if (auto checked = check_placement(proc.placement); !checked) return fail(checked.error());
     writer.put(proc.id);
     writer.put(static_cast<std::uint8_t>(proc.stdin_choice));
     writer.put(static_cast<std::uint8_t>(proc.stdout_choice));
     writer.put(static_cast<std::uint8_t>(proc.stderr_choice));
     writer.put(static_cast<std::uint8_t>(proc.bootstrap ? 1 : 0));
     writer.put(proc.place);
+    put_placement(writer, proc.placement);
     put_strings(writer, proc.env);
   }
   if (bytes.size() > kMaxSpecBytes) {
@@ -205,7 +233,8 @@ Result<os::SpawnBatch> decode_batch(std::span<const std::byte> bytes,
                           get_stdio(reader, proc.stderr_choice);
     const bool has_bootstrap = reader.get<std::uint8_t>() != 0;
     proc.place = reader.get<std::uint32_t>();
-    if (!stdio_ok || !get_strings(reader, proc.env) || !check_strings(proc.env, "env"))
+    if (!stdio_ok || !get_placement(reader, proc.placement) || !get_strings(reader, proc.env) ||
+        !check_strings(proc.env, "env"))
       return malformed("a proc's part is broken");
     if (proc.place != 0 && (i == 0 || has_bootstrap || proc.place != batch.procs[i - 1].place + 1))
       return malformed("a proc shares a process that is not in the batch");

@@ -110,6 +110,12 @@ void run_child(void* argument) {
                          as_long(plan.limits.cpu_mask));
     if (result < 0) give_up(plan, SpawnStage::affinity, result);
   }
+  if (plan.limits.memory_nodes != nullptr) {
+    result =
+        raw_syscall(SYS_set_mempolicy, plan.limits.memory_mode, as_long(plan.limits.memory_nodes),
+                    static_cast<long>(plan.limits.memory_node_bits));
+    if (result < 0) give_up(plan, SpawnStage::memory_policy, result);
+  }
   if (plan.command.umask >= 0) raw_syscall(SYS_umask, plan.command.umask);
   if (plan.credentials.has_groups) {
     result = raw_syscall(SYS_setgroups, static_cast<long>(plan.credentials.group_count),

@@ -47,6 +47,9 @@ struct ChildPlan {
     int nice = 0;
     const unsigned long* cpu_mask = nullptr;  ///< As sched_setaffinity takes it; null: as ours.
     std::size_t cpu_mask_bytes = 0;
+    int memory_mode = 0;                          ///< As set_mempolicy takes it.
+    const unsigned long* memory_nodes = nullptr;  ///< Likewise; null: no policy is set.
+    unsigned long memory_node_bits = 0;
     const char* oom_score = nullptr;  ///< For /proc/self/oom_score_adj; null: as ours.
     std::size_t oom_score_bytes = 0;
   };

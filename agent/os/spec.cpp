@@ -28,6 +28,7 @@ std::string_view to_string(SpawnStage stage) noexcept {
     case SpawnStage::credentials: return "credentials";
     case SpawnStage::oom_score: return "oom_score";
     case SpawnStage::copy: return "copy";
+    case SpawnStage::memory_policy: return "memory_policy";
   }
   return "unknown";
 }

@@ -62,6 +62,23 @@ struct ProcSettings {
   friend bool operator==(const ProcSettings&, const ProcSettings&) = default;
 };
 inline constexpr std::uint32_t kMaxCpus = 1024;
+/// As many NUMA nodes as the kernel can have.
+inline constexpr std::uint32_t kMaxMemoryNodes = 1024;
+
+/// Where one proc runs, and where its memory comes from.
+struct Placement {
+  /// What set_mempolicy(2) is told.
+  enum class Memory : std::uint8_t {
+    as_is = 0,   ///< Nothing.
+    prefer = 1,  ///< MPOL_PREFERRED: the first of `memory_nodes`, others when it is full.
+    only = 2,    ///< MPOL_BIND.
+  };
+  std::vector<std::uint32_t> cpus = {};  ///< Empty: ProcSettings::cpus.
+  Memory memory = Memory::as_is;
+  std::vector<std::uint32_t> memory_nodes = {};  ///< Below kMaxMemoryNodes.
+
+  friend bool operator==(const Placement&, const Placement&) = default;
+};
 
 /// "RLIMIT_CORE"; "RLIMIT 99" for an unknown number.
 std::string rlimit_name(std::uint32_t resource);
@@ -90,6 +107,7 @@ struct ProcSpec {
                                  ///< MESHBUS_BOOTSTRAP="fd:pid:inode" (spec 4.4).
   std::uint32_t place = 0;  ///< Above 0: in the process of the one before it in the batch, whose
                             ///< bootstrap names all of them in order.
+  Placement placement = {};
   Stdio stdin_choice = Stdio::null;
   Stdio stdout_choice = Stdio::pipe;
   Stdio stderr_choice = Stdio::pipe;
@@ -121,10 +139,12 @@ enum class SpawnStage : std::uint8_t {
   interpreter,        ///< execve found the file but not its interpreter; `file` names both.
   cancelled,          ///< A signal for this id came before it was started.
   nice,               ///< setpriority.
-  affinity,           ///< sched_setaffinity: none of the CPUs is there, or may be used.
+  affinity,           ///< sched_setaffinity: none of the CPUs is there, or may be used; `file`
+                      ///< says which were wanted.
   credentials,        ///< setgroups, setresgid or setresuid; `file` names what was wanted.
   oom_score,          ///< /proc/self/oom_score_adj, which is not to be that of the keeper.
   copy,               ///< The template made no copy; `file` says why.
+  memory_policy,      ///< set_mempolicy; `file` says which nodes were wanted.
 };
 
 /// "exec", "lookup", ... Never null.

@@ -34,7 +34,9 @@ std::vector<std::pair<std::string, std::string>> torch_variables(const ReadVaria
   for (const char* name : {"GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME"})
     offer(name, host.interface);
   const auto ranks_here = std::max<std::uint64_t>(1, number("LOCAL_WORLD_SIZE", 1));
-  offer("OMP_NUM_THREADS", std::to_string(std::max<std::uint64_t>(1, host.cpus / ranks_here)));
+  // A rank that is bound to CPUs (--bind) knows its share of them.
+  const auto threads = number("MESHBUS_CPUS", std::max<std::uint64_t>(1, host.cpus / ranks_here));
+  offer("OMP_NUM_THREADS", std::to_string(threads));
   return variables;
 }
 

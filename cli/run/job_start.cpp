@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cli/run/preflight.h"
+#include "cli/run/rank_map.h"
 #include "cli/run/restart_settings.h"
 #include "cli/run/run_report.h"
 #include "cli/run/torch_job.h"
@@ -88,6 +89,18 @@ Result<void> start_hosts(const RunArguments& arguments, JobHosts& hosts) {
   if (!is_before) failed = preflight(arguments, hosts);
   if (!failed) return fail(failed.error());
   return hosts.leave_out(*failed);
+}
+
+/// Whole lines on stderr, unless nobody reads them.
+void say_lines(const std::string& lines) {
+  pollfd ready{STDERR_FILENO, POLLOUT, 0};
+  if (!lines.empty() && ::poll(&ready, 1, 200) == 1) [[maybe_unused]]
+    const auto n = ::write(STDERR_FILENO, lines.data(), lines.size());
+}
+
+void show_bindings(const ProcMesh& mesh, bool shows_map) {
+  if (shows_map) say_lines(rank_map_text(mesh.ref(), mesh.bindings()));
+  say_lines(binding_notes_text(mesh.bindings()));
 }
 
 /// Refuses what can be refused before anything is started, then starts or finds the hosts.
@@ -179,6 +192,7 @@ Result<void> start_job(const RunArguments& arguments, RunEvents& events, JobHost
           : hosts.chosen().spawn_n(name, size, std::move(*spec), make_handlers(events, parts));
   if (!mesh) return fail(mesh.error());
   parts.mesh = std::make_unique<ProcMesh>(std::move(*mesh));
+  show_bindings(*parts.mesh, arguments.ranks.shows_map);
   if (!readers->empty())
     parts.pump = std::make_unique<InputPump>(
         *parts.mesh, *readers, [&events](std::string why) { events.input_lost(std::move(why)); });
@@ -186,10 +200,7 @@ Result<void> start_job(const RunArguments& arguments, RunEvents& events, JobHost
 }
 
 void say(const std::string& text) {
-  const std::string line = "meshbus: " + text + "\n";
-  pollfd ready{STDERR_FILENO, POLLOUT, 0};
-  if (::poll(&ready, 1, 200) == 1) [[maybe_unused]]
-    const auto n = ::write(STDERR_FILENO, line.data(), line.size());
+  say_lines("meshbus: " + text + "\n");
 }
 
 }  // namespace meshbus::cli

@@ -9,6 +9,7 @@
 #include "cli/run/proc_settings.h"
 #include "cli/run/restart_settings.h"
 #include "cli/support/command.h"
+#include "common/base/quantity.h"
 
 namespace meshbus::cli {
 namespace {
@@ -17,6 +18,7 @@ namespace {
 constexpr std::uint64_t kMostRanksPerHost = 16'384;
 constexpr const char* kRankGroup = "Ranks";
 constexpr const char* kLimitGroup = "Limits of each rank";
+constexpr const char* kBindGroup = "Where each rank runs";
 constexpr const char* kRestartGroup = "Restarts";
 
 /// Stores what a parser found.
@@ -169,6 +171,63 @@ void add_proc_settings(CLI::App& verb, ProcSettings& settings) {
       ->group(kLimitGroup);
 }
 
+Result<void> parse_bind(const std::string& text, Binding& binding) {
+  const auto colon = text.find(':');
+  const auto word = text.substr(0, colon);
+  const auto bad = [&] {
+    return fail(
+        ErrorCode::parse_error,
+        "takes none, core, core:N (N cores for each rank), numa or gpu, not '" + text + "'");
+  };
+  if (word == "none") {
+    binding.to = BindTo::none;
+  } else if (word == "core") {
+    binding.to = BindTo::core;
+  } else if (word == "numa") {
+    binding.to = BindTo::numa;
+  } else if (word == "gpu") {
+    binding.to = BindTo::gpu;
+  } else {
+    return bad();
+  }
+  if (colon == std::string::npos) return {};
+  const auto cores = parse_whole<std::uint32_t>(text.substr(colon + 1));
+  if (binding.to != BindTo::core || !cores || *cores < 1 || *cores > 1024) return bad();
+  binding.cores = *cores;
+  return {};
+}
+
+void add_binding(CLI::App& verb, RankOptions& options) {
+  auto& binding = options.binding;
+  auto* bind =
+      add_text(
+          verb, "--bind", [&binding](const std::string& text) { return parse_bind(text, binding); },
+          "Bind each rank to a core of its own (core), to N cores (core:N), to the CPUs of one "
+          "NUMA node (numa), or to those beside one GPU (gpu); default none",
+          "none|core[:N]|numa|gpu")
+          ->group(kBindGroup);
+  verb.add_option_function<std::string>(
+          "--bind-memory",
+          [&binding](const std::string& word) {
+            binding.memory = word == "only"  ? BindMemory::only
+                             : word == "any" ? BindMemory::any
+                                             : BindMemory::prefer;
+          },
+          "With --bind: memory from the NUMA nodes of its CPUs first (prefer; default), from these "
+          "alone (only), or as the kernel has it (any)")
+      ->check(CLI::IsMember({"prefer", "only", "any"}))
+      ->needs(bind)
+      ->type_name("HOW")
+      ->group(kBindGroup);
+  verb.add_flag("--visible-devices", binding.visible_devices,
+                "Show each rank one GPU alone, by its local rank: CUDA_VISIBLE_DEVICES, "
+                "HIP_VISIBLE_DEVICES, ZE_AFFINITY_MASK")
+      ->group(kBindGroup);
+  verb.add_flag("--display-map", options.shows_map,
+                "Say on stderr on which host, CPUs, NUMA nodes and GPU each rank is started")
+      ->group(kBindGroup);
+}
+
 }  // namespace
 
 std::string size_problem(const RankOptions& options, std::uint64_t hosts) {
@@ -187,6 +246,7 @@ ProcSpec RankOptions::make_spec(const std::vector<std::string>& command) const {
   spec.command = command;
   spec.environment = environment;
   spec.settings = settings;
+  spec.binding = binding;
   spec.grace = grace;
   return spec;
 }
@@ -196,6 +256,7 @@ void add_rank_options(CLI::App& verb, RankOptions& options) {
   add_kind(verb, options);
   add_environment(verb, options);
   add_grace(verb, options.grace);
+  add_binding(verb, options);
   add_proc_settings(verb, options.settings);
 }
 

@@ -26,6 +26,10 @@ struct RankOptions {
   /// --nice, --umask, --uid, --gid, --no-new-privs, --cpu-set, --memory, --cpus, --pids, --rlimit
   ProcSettings settings = {};
   std::optional<std::chrono::milliseconds> grace = {};
+  /// --bind, --bind-memory, --visible-devices
+  Binding binding = {};
+  /// --display-map
+  bool shows_map = false;
 
   ProcSpec make_spec(const std::vector<std::string>& command) const;
 };

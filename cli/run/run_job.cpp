@@ -420,7 +420,7 @@ std::optional<int> Job::finish() {
   }
   if (!arguments_.json.empty() && !(is_stuck_ && arguments_.json == "-") &&
       !write_report(json_report(parts_.mesh->ref(), outcome, exit_code, run_.hosts.former(),
-                                run_.hang.json()))) {
+                                parts_.mesh->bindings(), run_.hang.json()))) {
     say("cannot write the report to " + arguments_.json + ": " + std::strerror(errno));
   }
   if (!arguments_.trace.empty() && !write_trace(outcome)) {

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/run/rank_map.h"
 #include "cli/support/rank_json.h"
 #include "cli/support/text_error.h"
 
@@ -118,7 +119,7 @@ std::string json_report(const Error& error, int exit_code) {
 }
 
 std::string json_report(const ProcMeshRef& mesh, const MeshOutcome& outcome, int exit_code,
-                        const std::vector<FormerAttempt>& attempts,
+                        const std::vector<FormerAttempt>& attempts, const BindingMap& bindings,
                         const nlohmann::ordered_json& stacks) {
   nlohmann::ordered_json json;
   json["mesh"] = mesh.mesh().to_string();
@@ -135,6 +136,7 @@ std::string json_report(const ProcMeshRef& mesh, const MeshOutcome& outcome, int
   for (const auto& attempt : attempts)
     json["attempts"].push_back(
         {{"mesh", attempt.mesh}, {"lost_hosts", attempt.lost_hosts}, {"reason", attempt.reason}});
+  json["binding"] = rank_map_json(mesh, bindings);
   json["stacks"] = stacks;
   return dump(json, 2) + "\n";
 }

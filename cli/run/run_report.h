@@ -15,10 +15,11 @@ std::string last_words(const MeshOutcome& outcome);
 
 /// The report of `run --json`: {mesh, region, ranks: [{rank, host, point, pid, status, exit_code,
 /// signal, started, ended, reason, cause, consequence, because, stop, stderr_tail}], first_failure,
-/// exit_code, attempts: [{mesh, lost_hosts, reason}], stacks}; `attempts`: those before this one.
-/// Times are RFC 3339, UTC; what is not there is null. `stacks`: see JobStacks::json().
+/// exit_code, attempts: [{mesh, lost_hosts, reason}], binding, stacks}; `attempts`: those before
+/// this one. Times are RFC 3339, UTC; what is not there is null. `binding`: see rank_map_json();
+/// `stacks`: see JobStacks::json().
 std::string json_report(const ProcMeshRef& mesh, const MeshOutcome& outcome, int exit_code,
-                        const std::vector<FormerAttempt>& attempts,
+                        const std::vector<FormerAttempt>& attempts, const BindingMap& bindings,
                         const nlohmann::ordered_json& stacks);
 /// The same for a run that did not come to have ranks, with `error` in words.
 std::string json_report(const Error& error, int exit_code);

@@ -6,6 +6,7 @@
 
 #include <iostream>
 
+#include "cli/run/rank_map.h"
 #include "cli/run/rank_options.h"
 #include "cli/support/command.h"
 #include "cli/support/exit_codes.h"
@@ -43,7 +44,8 @@ void print(const ProcMesh& mesh, const std::string& controller, bool is_json) {
   const Json json = {{"mesh", name},
                      {"region", mesh.ref().region().to_string()},
                      {"controller", controller},
-                     {"ranks", ranks}};
+                     {"ranks", ranks},
+                     {"binding", rank_map_json(mesh.ref(), mesh.bindings())}};
   std::cout << dump(json, 2) << "\n";
 }
 
@@ -87,6 +89,8 @@ int spawn(const SpawnArguments& arguments, const std::vector<std::string>& comma
                   : hosts.spawn_n(arguments.name, size, arguments.ranks.make_spec(command),
                                   std::move(handlers));
   if (!mesh) return refuse(mesh.error());
+  if (arguments.ranks.shows_map) std::cerr << rank_map_text(mesh->ref(), mesh->bindings());
+  std::cerr << binding_notes_text(mesh->bindings());
   if (auto done =
           mesh->handover(*controller, {.detach = arguments.detach, .lease = {}, .deadline = limit});
       !done) {

@@ -30,7 +30,7 @@ PROGRAMS = ("meshbus", "meshbus-agent", "meshbus-broker", "meshbus-controller",
             "meshbus-exporter", "meshbus-hands", "meshbus-keeper", "meshbus-mpi",
             "meshbus-mpi-exec", "meshbus-torch-exec")
 # Those that were built only where their libraries are.
-OPTIONAL = ("meshbus-stacks",)
+OPTIONAL = ("meshbus-stacks", "meshbus-topology")
 METADATA = """Metadata-Version: 2.1
 Name: meshbus
 Version: {version}

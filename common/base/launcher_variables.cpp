@@ -10,7 +10,7 @@ using Names = std::string_view;
 
 constexpr auto kOwn = std::to_array<Names>(
     {"MESHBUS_BOOTSTRAP", "MESHBUS_ADDR", "MESHBUS_MESH", "MESHBUS_RESTARTS", "MESHBUS_PROGRESS",
-     "RANK", "LOCAL_RANK", "WORLD_SIZE", "NODE_RANK", "LOCAL_WORLD_SIZE"});
+     "MESHBUS_CPUS", "RANK", "LOCAL_RANK", "WORLD_SIZE", "NODE_RANK", "LOCAL_WORLD_SIZE"});
 constexpr auto kOwnPrefixes = std::to_array<Names>({"MESHBUS_RANK_", "MESHBUS_SIZE_"});
 
 /// The places that other launchers give.

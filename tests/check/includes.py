@@ -76,7 +76,10 @@ MAY = {
     **above({"mesh", "wire", "common/include", *COMMON}, *BROKER),
     **above({"mesh", "common/include", "common/base", "common/loop"}, "agent/os", "agent/keeper"),
     "agent/warden": {"agent/os", "common/base", "common/include", "mesh"},
-    **above({"agent/os", "agent/keeper", "mesh", "wire", "common/include", *COMMON}, *HOST),
+    **above(
+        {"agent/os", "agent/keeper", "agent/topology", "mesh", "wire", "common/include", *COMMON},
+        *HOST,
+    ),
     **above(
         {"mesh", "wire", "common/include", *COMMON},
         "agent/proc/include",
@@ -90,6 +93,7 @@ MAY = {
     "common/files": {"common/base", "common/include", "mesh"},
     "agent/hands": {"agent/os", "common/base", "common/files", "common/include", "mesh"},
     "agent/stacks": {"common/base", "common/include", "mesh", "wire"},
+    "agent/topology": {"agent/os", "common/base", "common/include", "mesh"},
     "agent/torch": {"common/base", "common/include", "mesh"},
     "client": {"mesh", "wire", "common/include", *COMMON},
     "client/local": {

@@ -119,6 +119,21 @@ std::string why_no_stacks() {
   return ::geteuid() == 0 || scope == "0" ? "" : "kernel.yama.ptrace_scope is " + scope;
 }
 
+std::string why_no_hwloc() {
+  const auto folder = std::filesystem::path(bin("meshbus")).parent_path();
+  return std::filesystem::exists(folder / "meshbus-topology")
+             ? ""
+             : "meshbus-topology was built without hwloc";
+}
+
+std::string why_no_two_cpus() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  const bool has_both = ::sched_getaffinity(0, sizeof allowed, &allowed) == 0 &&
+                        CPU_ISSET(0, &allowed) && CPU_ISSET(1, &allowed);
+  return has_both ? why_no_hwloc() : "CPUs 0 and 1 may not both be used";
+}
+
 std::string why_no_open_mpi() {
   const auto reason = why_no_pmix();
   return reason.empty() ? why_no_program("mpicc.openmpi") : reason;
@@ -160,6 +175,8 @@ const Need kNeeds[] = {
     {need::mpi4py, why_no_mpi4py},
     {need::torch, [] { return why_no_module("torch"); }},
     {need::stacks, why_no_stacks},
+    {need::hwloc, why_no_hwloc},
+    {need::two_cpus, why_no_two_cpus},
     {need::promtool, [] { return why_no_program("promtool"); }},
     {need::chromedriver, [] { return why_no_program("chromedriver"); }},
     {need::root, why_not_root}};

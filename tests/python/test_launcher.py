@@ -339,3 +339,40 @@ def test_errors_pickle():
     error = pickle.loads(pickle.dumps(meshbus.ParseError("no", position=3)))
     assert (error.code, error.detail, error.position) == ("parse_error", "no", 3)
     assert isinstance(meshbus.Timeout("x"), TimeoutError)
+
+def test_bound_ranks_run_where_the_map_says(hosts):
+    script = "sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status >&2"
+    try:
+        mesh = hosts.spawn(sh(script), {"proc": 1}, bind="core")
+    except meshbus.Error as error:
+        if "hwloc" in str(error):
+            pytest.skip("meshbus-topology was built without hwloc")
+        raise
+    with mesh:
+        outcome = mesh.wait(30)
+        assert [bound.rank for bound in mesh.bindings] == [0, 1]
+        for rank, bound in zip(outcome.ranks, mesh.bindings):
+            assert cpus_in(rank.stderr_tail) == list(bound.cpus)
+            assert bound.gpu == bound.visible_devices == ""
+        assert all(isinstance(text, str) for _, text in mesh.binding_notes)
+
+
+def cpus_in(text):
+    cpus = []
+    for part in text.strip().split(","):
+        first, _, last = part.partition("-")
+        cpus += range(int(first), int(last or first) + 1)
+    return cpus
+
+
+@pytest.mark.parametrize("wrong", [
+    lambda: meshbus.Bind("socket"), lambda: meshbus.Bind("numa", cores=2),
+    lambda: meshbus.Bind("core", cores=0), lambda: meshbus.Bind("core", memory="local")])
+def test_a_binding_that_there_is_not_is_refused(wrong):
+    with pytest.raises(meshbus.ConfigurationError):
+        wrong()
+
+
+def test_without_bind_there_is_no_binding(hosts):
+    with hosts.spawn(["true"]) as mesh:
+        assert mesh.bindings == [] and mesh.binding_notes == []

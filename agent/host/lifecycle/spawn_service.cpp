@@ -23,6 +23,33 @@ std::size_t find_most_procs() {
   return static_cast<std::size_t>(std::clamp<rlim_t>(free / 3, 100, kMostRanksPerHost));
 }
 
+/// How the ranks of a request are bound; none: they are not.
+WireBindings bindings_of(const MeshSpec& spec, const Mesh* mesh) {
+  RankBindings bindings;
+  if (mesh == nullptr) return {};
+  for (auto bound = mesh->bindings.lower_bound(spec.block.begin);
+       bound != mesh->bindings.end() && bound->first < spec.block.end; ++bound)
+    bindings.insert(*bound);
+  return to_wire(bindings);
+}
+
+/// How many ranks of the mesh each of its hosts has, if it is on this machine: hosts with unix
+/// sockets are. Ranks of several hosts of one mesh do not share what there is enough of.
+std::vector<std::uint64_t> blocks_on_this_machine(const MeshSpec& spec) {
+  std::vector<std::uint64_t> blocks(spec.hosts.size());
+  const auto mesh = ProcMeshRef::make(spec.mesh, spec.hosts, spec.region.num_ranks(), spec.region);
+  for (std::size_t host = 0; host < spec.hosts.size(); ++host) {
+    const bool is_own = host == spec.host_index;
+    const bool is_here = spec.hosts[host].transport() == Transport::unix_socket &&
+                         spec.hosts[spec.host_index].transport() == Transport::unix_socket;
+    if (is_own)
+      blocks[host] = spec.block.size();
+    else if (is_here && mesh)
+      blocks[host] = mesh->block_of(host).value_or(RankBlock{}).size();
+  }
+  return blocks;
+}
+
 }  // namespace
 
 SpawnService::SpawnService(const Parts& parts, BootstrapWriter bootstraps, Options options)
@@ -42,7 +69,8 @@ SpawnService::SpawnService(const Parts& parts, BootstrapWriter bootstraps, Optio
                                       .cause = wire::Cause::spawn_failed});
           }) {}
 
-Result<std::uint64_t> SpawnService::spawn(MeshSpec spec, std::string entry) {
+Result<SpawnService::Spawned> SpawnService::spawn(MeshSpec spec, std::string entry,
+                                                  const topology::Topology* topology) {
   const std::string name = spec.mesh.to_string();
   Mesh* mesh = parts_.table.find_mesh(name);
   if (mesh != nullptr) {
@@ -50,27 +78,69 @@ Result<std::uint64_t> SpawnService::spawn(MeshSpec spec, std::string entry) {
   }
   const auto fresh = find_fresh_ranks(spec, mesh);
   if (!fresh) return fail(fresh.error());
-  if (fresh->empty()) return 0;
+  if (fresh->empty()) return Spawned{.bindings = bindings_of(spec, mesh)};
   const auto allowed = parts_.drains.check_start(name, spec.owner);
   if (!allowed) return fail(allowed.error());
   const auto kept = options_.limits.check(spec.command.settings.group);
   if (!kept) return fail(kept.error());
 
   const auto assignment = make_assignment(spec);
+  auto bindings = plan(*assignment, mesh, topology);
+  if (!bindings)
+    return fail(bindings.error().within("host " + options_.host + " cannot bind ranks"));
   if (mesh == nullptr) {
     auto added = add_mesh(std::move(spec));
     if (!added) return fail(added.error());
     mesh = *added;
   }
+  for (std::size_t i = 0; i < bindings->ranks.size(); ++i)
+    mesh->bindings.emplace(assignment->spec.block.begin + i, std::move(bindings->ranks[i]));
   // A restart asks for nothing that the first request did not: the ledger has that one already.
-  if (assignment->spec.restarts == 0) parts_.ledger.add_request(*mesh, std::move(entry));
+  auto bound = bindings_of(assignment->spec, mesh);
+  if (assignment->spec.restarts == 0)
+    parts_.ledger.add_request(*mesh, LedgerWriter::with_bindings(std::move(entry), bound));
   const auto asked_ns = now_ns();
   for (const auto rank : *fresh) {
     if (const auto started = start(*mesh, rank, assignment, asked_ns); !started)
       return fail(started.error());
   }
   parts_.launches.limit(assignment);
-  return fresh->size();
+  return Spawned{
+      .started = fresh->size(), .bindings = std::move(bound), .notes = std::move(bindings->notes)};
+}
+
+Result<BindingPlan> SpawnService::plan(const Assignment& assignment, const Mesh* mesh,
+                                       const topology::Topology* topology) const {
+  const MeshSpec& spec = assignment.spec;
+  if (!spec.command.binding.is_wanted()) return BindingPlan();
+  if (mesh != nullptr && mesh->bindings.contains(spec.block.begin)) return BindingPlan();
+  if (topology == nullptr)
+    return fail(ErrorCode::refused, "nothing is known of how they were bound before");
+  BindingInput input{.request = spec.command.binding,
+                     .ranks = {.count = spec.block.size()},
+                     .cpu_set = spec.command.settings.cpus,
+                     .visible = VisibleGpus::find(assignment.environment),
+                     .taken = find_taken(spec)};
+  const auto blocks = blocks_on_this_machine(spec);
+  for (std::size_t host = 0; host < blocks.size(); ++host) {
+    if (host < spec.host_index) input.ranks.first += blocks[host];
+    input.ranks.total += blocks[host];
+  }
+  return plan_binding(*topology, input);
+}
+
+TakenPlaces SpawnService::find_taken(const MeshSpec& spec) const {
+  TakenPlaces taken;
+  for (const Proc* proc : parts_.table.live_procs()) {
+    const bool is_same = proc->mesh.name == spec.mesh.to_string() &&
+                         spec.block.begin <= proc->rank() && proc->rank() < spec.block.end;
+    const auto bound = proc->mesh.bindings.find(proc->rank());
+    if (is_same || bound == proc->mesh.bindings.end()) continue;
+    const auto& cpus = bound->second.placement.cpus;
+    taken.cpus.insert(cpus.begin(), cpus.end());
+    if (!bound->second.gpu.empty()) taken.gpus.insert(bound->second.gpu);
+  }
+  return taken;
 }
 
 std::shared_ptr<const Assignment> SpawnService::make_assignment(const MeshSpec& spec) const {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/host/lifecycle/binding_plan.h"
 #include "agent/host/lifecycle/drains.h"
 #include "agent/host/lifecycle/launch_monitor.h"
 #include "agent/host/lifecycle/spawner.h"
@@ -39,12 +40,19 @@ class SpawnService {
   };
   SpawnService(const Parts& parts, BootstrapWriter bootstraps, Options options);
 
+  /// What became of a request.
+  struct Spawned {
+    std::uint64_t started = 0;   ///< Ranks.
+    WireBindings bindings = {};  ///< All its ranks; none: they are not bound.
+    std::vector<std::string> notes = {};
+  };
   /// Starts the ranks that are not there yet, and restarts those that are over and were started
-  /// fewer times than the request says (MeshSpec::restarts). Returns how many. `entry`: the request
-  /// for the ledger (LedgerWriter::request_entry). Errors: refused (the mesh is another one, or its
-  /// scope is drained), too_large, configuration_error (limits that this host cannot keep),
+  /// fewer times than the request says (MeshSpec::restarts). `entry`: the request for the ledger
+  /// (LedgerWriter::request_entry). `topology`: by what ranks are bound that were not before; null:
+  /// there are none. Errors: refused (the mesh is another one, or its scope is drained, or ranks
+  /// cannot be bound here), too_large, configuration_error (limits that this host cannot keep),
   /// would_block (a former incarnation is not over), not_exist (nothing is known of one).
-  Result<std::uint64_t> spawn(MeshSpec spec, std::string entry);
+  Result<Spawned> spawn(MeshSpec spec, std::string entry, const topology::Topology* topology);
   /// What all ranks of that request share.
   std::shared_ptr<const Assignment> make_assignment(const MeshSpec& spec) const;
   /// A proc that another agent had asked for, perhaps.
@@ -60,6 +68,10 @@ class SpawnService {
   Result<std::vector<std::uint64_t>> find_fresh_ranks(const MeshSpec& spec, const Mesh* mesh) const;
   /// A mesh that is not here yet, with its log directory and relay. Errors: configuration_error.
   Result<Mesh*> add_mesh(MeshSpec spec);
+  /// How the ranks of the request are to be bound: those that were bound before, as they were.
+  Result<BindingPlan> plan(const Assignment& assignment, const Mesh* mesh,
+                           const topology::Topology* topology) const;
+  TakenPlaces find_taken(const MeshSpec& spec) const;
   Result<void> check_over(const Proc& former) const;
   Result<void> check_known(const Mesh& mesh, const MeshSpec& spec) const;
   Result<void> start(Mesh& mesh, std::uint64_t rank,

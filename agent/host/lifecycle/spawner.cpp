@@ -1,7 +1,11 @@
 #include "agent/host/lifecycle/spawner.h"
 
+#include <algorithm>
 #include <csignal>
+#include <map>
+#include <string>
 
+#include "agent/host/lifecycle/binding_plan.h"
 #include "wire/codes_generated.h"
 
 namespace meshbus::host {
@@ -10,6 +14,13 @@ namespace {
 /// Whether two procs of one assignment share a process.
 bool share_process(const MeshSpec& spec, const Proc& a, const Proc& b) {
   return spec.procs_per_process > 1 && spec.process_of(a.rank()) == spec.process_of(b.rank());
+}
+
+/// How many ranks of a mesh are bound to the same CPUs.
+std::map<std::vector<std::uint32_t>, std::size_t> count_by_cpus(const RankBindings& bindings) {
+  std::map<std::vector<std::uint32_t>, std::size_t> counts;
+  for (const auto& [rank, binding] : bindings) ++counts[binding.placement.cpus];
+  return counts;
 }
 
 }  // namespace
@@ -44,6 +55,8 @@ os::SpawnBatch Spawner::make_batch(const Assignment& assignment, const std::vect
   batch.shared.settings = spec.command.settings;
   batch.shared.is_template = spec.command.is_template;
   batch.shared.parent_death_signal = parent_death_signal_ ? SIGKILL : 0;
+  const auto sharing = procs.empty() ? std::map<std::vector<std::uint32_t>, std::size_t>()
+                                     : count_by_cpus(procs.front()->mesh.bindings);
   for (std::size_t i = 0; i < procs.size(); ++i) {
     Proc* const proc = procs[i];
     os::ProcSpec one;
@@ -52,6 +65,14 @@ os::SpawnBatch Spawner::make_batch(const Assignment& assignment, const std::vect
     one.id = proc->id;
     one.env = rank_environment(spec, proc->rank(), proc->state.restarts());
     if (progress_.is_kept()) one.env.push_back("MESHBUS_PROGRESS=" + progress_.path_of(*proc));
+    if (const auto bound = proc->mesh.bindings.find(proc->rank());
+        bound != proc->mesh.bindings.end()) {
+      one.placement = bound->second.placement;
+      if (const auto& cpus = one.placement.cpus; !cpus.empty())
+        one.env.push_back("MESHBUS_CPUS=" +
+                          std::to_string(std::max<std::size_t>(1, cpus.size() / sharing.at(cpus))));
+      for (auto& variable : gpu_variables(bound->second)) one.env.push_back(std::move(variable));
+    }
     if (proc->input.state == InputPipe::State::open) one.stdin_choice = os::Stdio::pipe;
     if (spec.kind == wire::ProcKind::mesh && one.place == 0) {
       std::vector<BootstrapWriter::Rank> ranks;

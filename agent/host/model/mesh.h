@@ -46,6 +46,9 @@ struct Mesh {
   const MeshSpec spec;  ///< The first request; the present owner is in `ownership`.
   const std::string name;
 
+  /// By rank; empty: the ranks are not bound. Written by SpawnService and Recovery.
+  std::map<std::uint64_t, RankBinding> bindings;
+
   // Written by ProcTable.
   std::map<std::uint64_t, std::unique_ptr<Proc>> procs;  ///< By rank.
   std::size_t live = 0;

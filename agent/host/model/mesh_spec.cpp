@@ -152,6 +152,32 @@ Result<CommandSpec> parse_command(const wire::Command& command) {
   return spec;
 }
 
+Result<BindingRequest> parse_binding(const wire::SpawnProcs& request) {
+  BindingRequest binding;
+  const auto* wanted = request.binding();
+  if (wanted == nullptr) return binding;
+  const auto refused = [](const std::string& field, const std::string& why) {
+    return fail(ErrorCode::configuration_error, "SpawnProcs.binding" + field + ": " + why);
+  };
+  if (wanted->to() > wire::BindTo::MAX)
+    return refused(".to", "there is no " + std::to_string(static_cast<int>(wanted->to())));
+  if (wanted->memory() > wire::BindMemory::MAX)
+    return refused(".memory", "there is no " + std::to_string(static_cast<int>(wanted->memory())));
+  if (wanted->cores() > 1 && wanted->to() != wire::BindTo::core)
+    return refused(".cores", "a number of cores is for binding to cores");
+  binding.to = wanted->to();
+  binding.cores = std::max<std::uint32_t>(wanted->cores(), 1);
+  binding.memory = wanted->memory();
+  binding.is_one_gpu_visible = wanted->visible_devices();
+  if (!binding.is_wanted()) return binding;
+  if (request.command()->is_template())
+    return refused("",
+                   "the ranks of a template are copies of one process, which run where it runs");
+  if (request.procs_per_process() > 1)
+    return refused("", "ranks that share a process (procs_per_process) cannot be bound one by one");
+  return binding;
+}
+
 Result<Region> parse_region(const wire::Region& region) {
   auto made = from_wire(&region);
   if (!made) return fail(made.error().within("SpawnProcs.region"));
@@ -266,6 +292,9 @@ Result<MeshSpec> parse_spawn(const wire::SpawnProcs& request, const HostAddr& ow
                 "SpawnProcs.command.is_template: copies of a template have a process each, and "
                 "procs_per_process is " +
                     std::to_string(procs_per_process));
+  auto binding = parse_binding(request);
+  if (!binding) return fail(binding.error());
+  command->binding = *binding;
   auto config = parse_named_values(request.config(), "config");
   if (!config) return fail(config.error());
   auto master_address = parse_text(request.master_address(), "master_address");

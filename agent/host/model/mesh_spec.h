@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "agent/host/model/rank_binding.h"
 #include "agent/os/spec.h"
 #include "meshbus/address.h"
 #include "meshbus/name.h"
@@ -32,6 +33,7 @@ struct CommandSpec {
   os::ProcSettings settings;
   /// The procs are copies of this command's process.
   bool is_template = false;
+  BindingRequest binding;  ///< wire::SpawnProcs::binding
 
   friend bool operator==(const CommandSpec&, const CommandSpec&) = default;
 };

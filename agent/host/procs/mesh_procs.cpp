@@ -101,7 +101,8 @@ void MeshProcs::watch_keeper() {
                  [this](std::uint32_t) { keeper_.on_ready(); });
 }
 
-Result<std::uint64_t> MeshProcs::spawn(MeshSpec spec, std::string entry) {
+Result<SpawnService::Spawned> MeshProcs::spawn(MeshSpec spec, std::string entry,
+                                               const topology::Topology* topology) {
   if (shutdown_)
     return fail(ErrorCode::refused,
                 "host " + host_ + " is shutting down; nothing is started here any more");
@@ -110,7 +111,7 @@ Result<std::uint64_t> MeshProcs::spawn(MeshSpec spec, std::string entry) {
   const std::string name = spec.mesh.to_string();
   const auto lease = spec.lease;
   Mesh* const known = table_.find_mesh(name);
-  auto started = spawns_.spawn(std::move(spec), std::move(entry));
+  auto started = spawns_.spawn(std::move(spec), std::move(entry), topology);
   if (known == nullptr) {
     if (const Mesh* added = table_.find_mesh(name)) owners_.arm(*added);
   } else if (started && lease.count() > 0) {

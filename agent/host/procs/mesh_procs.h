@@ -62,7 +62,8 @@ class MeshProcs : private EndObserver {
 
   /// See SpawnService::spawn. Errors besides: refused (the host shuts down, or has lost its
   /// keeper).
-  Result<std::uint64_t> spawn(MeshSpec spec, std::string entry);
+  Result<SpawnService::Spawned> spawn(MeshSpec spec, std::string entry,
+                                      const topology::Topology* topology);
   /// Ends every proc, at most `in_flight` at a time, and calls `done` when they and their
   /// descendants are gone. From now on nothing is started. A second call can only hasten the first;
   /// all get the same outcome.

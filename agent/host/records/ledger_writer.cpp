@@ -63,6 +63,15 @@ std::string LedgerWriter::request_entry(const std::string& mesh, const wire::Spa
   return Ledger::encode(entry);
 }
 
+std::string LedgerWriter::with_bindings(std::string entry, const WireBindings& bindings) {
+  if (bindings.empty() || entry.empty()) return entry;
+  wire::LedgerEntryT unpacked;
+  flatbuffers::GetRoot<wire::LedgerEntry>(entry.data())->UnPackTo(&unpacked);
+  for (const auto& binding : bindings)
+    unpacked.bindings.push_back(std::make_unique<wire::RankBindingT>(*binding));
+  return Ledger::encode(unpacked);
+}
+
 void LedgerWriter::add_request(Mesh& mesh, std::string entry) {
   if (!ledger_ || entry.empty()) return;
   requests_.push_back(entry);

@@ -29,6 +29,8 @@ class LedgerWriter {
 
   /// A request as it is in the ledger.
   static std::string request_entry(const std::string& mesh, const wire::SpawnProcs& request);
+  /// The same entry, with how its ranks are bound.
+  static std::string with_bindings(std::string entry, const WireBindings& bindings);
 
  private:
   void write_snapshot();

@@ -61,6 +61,8 @@ void Recovery::take_over_mesh(const LeftMesh& left) {
       if (!directory.empty()) parts = LogFile::find_parts(directory);
     }
     mesh->requests.push_back(request);
+    add_bindings(flatbuffers::GetRoot<wire::LedgerEntry>(request.data())->bindings(),
+                 mesh->bindings);
     if (restore_ranks(*mesh, left, assignment, parts)) parts_.launches.limit(assignment);
   }
   if (mesh == nullptr) return;

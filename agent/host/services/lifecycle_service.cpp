@@ -95,12 +95,12 @@ void LifecycleService::send_questions() {
   }
 }
 
-void LifecycleService::refuse_spawn(const Request& request, const wire::SpawnProcs& message,
-                                    const Error& error) {
+void LifecycleService::refuse_spawn(const Request& request, const std::string& mesh,
+                                    std::string owner, const Error& error) {
   wire::EventT event;
   event.kind = wire::EventKind::spawn_refused;
-  event.mesh = message.mesh()->str().substr(0, kLongestName);
-  event.by = short_text(message.owner());
+  event.mesh = mesh.substr(0, kLongestName);
+  event.by = std::move(owner);
   event.text = error.to_string().substr(0, kLongestText);
   parts_.procs.events().add_limited(std::move(event));
   parts_.checks.refuse(request, error);
@@ -108,21 +108,52 @@ void LifecycleService::refuse_spawn(const Request& request, const wire::SpawnPro
 
 void LifecycleService::on_spawn_procs(const Request& request, const wire::SpawnProcs& message) {
   auto spec = parse_spawn(message, address_);
-  if (!spec) return refuse_spawn(request, message, spec.error());
-  const ProcId owner = spec->owner;
+  auto owner = short_text(message.owner());
+  if (!spec) return refuse_spawn(request, message.mesh()->str(), std::move(owner), spec.error());
   const std::string name = spec->mesh.to_string();
-  const auto started =
-      parts_.procs.spawn(std::move(*spec), LedgerWriter::request_entry(name, message));
-  if (!started) return refuse_spawn(request, message, started.error());
+  SpawnOrder order{.request = request,
+                   .spec = std::move(*spec),
+                   .entry = LedgerWriter::request_entry(name, message),
+                   .owner = std::move(owner)};
+  // Ranks that are restarted are bound as they were.
+  if (!order.spec.command.binding.is_wanted() || order.spec.restarts > 0)
+    return spawn(std::move(order), nullptr);
+  waiting_.push_back(std::move(order));
+  topologies_.read([this, waiting = std::prev(waiting_.end())](const auto& topology) {
+    auto found = std::move(*waiting);
+    waiting_.erase(waiting);
+    if (found.is_dropped) return;
+    if (topology) return spawn(std::move(found), &*topology);
+    refuse_spawn(found.request, found.spec.mesh.to_string(), std::move(found.owner),
+                 topology.error().within("host " + parts_.checks.host()));
+  });
+}
+
+void LifecycleService::drop_waiting(std::string_view mesh) {
+  for (auto& order : waiting_) {
+    if (order.is_dropped || order.spec.mesh.to_string() != mesh) continue;
+    order.is_dropped = true;
+    refuse_spawn(order.request, std::string(mesh), order.owner,
+                 Error(ErrorCode::refused, "the mesh was stopped before its ranks were started"));
+  }
+}
+
+void LifecycleService::spawn(SpawnOrder order, const topology::Topology* topology) {
+  const ProcId owner = order.spec.owner;
+  const std::string name = order.spec.mesh.to_string();
+  auto spawned = parts_.procs.spawn(std::move(order.spec), std::move(order.entry), topology);
+  if (!spawned) return refuse_spawn(order.request, name, std::move(order.owner), spawned.error());
   wire::SpawnAcceptedT accepted;
-  accepted.started = *started;
-  parts_.bus.answer(request, std::move(accepted));
+  accepted.started = spawned->started;
+  accepted.bindings = std::move(spawned->bindings);
+  accepted.notes = std::move(spawned->notes);
+  parts_.bus.answer(order.request, std::move(accepted));
   has_accepted_ = true;
   Mesh* const mesh = parts_.procs.table().find_mesh(name);
   if (mesh == nullptr || mesh->ownership.is_gone()) return;
   parts_.ownership.watch(mesh->ownership.owner());
-  if (is_sender(request.envelope, owner) && mesh->ownership.incarnation() == 0) {
-    mesh->ownership.identify(request.envelope.source_incarnation());
+  if (is_sender(order.request.envelope, owner) && mesh->ownership.incarnation() == 0) {
+    mesh->ownership.identify(order.request.envelope.source_incarnation());
     parts_.procs.table().touch(*mesh);
   }
 }
@@ -133,6 +164,7 @@ void LifecycleService::on_stop_procs(const Request& request, const wire::StopPro
   const auto ranks = parse_ranks(message.ranks(), kAnyRank, "StopProcs.ranks");
   if (!ranks) return parts_.checks.refuse(request, ranks.error());
   parts_.checks.ack(request);
+  drop_waiting(message.mesh()->string_view());
   Mesh* mesh = parts_.procs.table().find_mesh(message.mesh()->string_view());
   if (mesh == nullptr) return;
   const StopOrder order{.reason = short_text(message.reason()),

@@ -1,11 +1,14 @@
 #pragma once
 
+#include <list>
 #include <memory>
+#include <string>
 
 #include "agent/host/liveness/liveness_monitor.h"
 #include "agent/host/procs/mesh_procs.h"
 #include "agent/host/services/ownership_service.h"
 #include "agent/host/services/request_checks.h"
+#include "agent/host/services/topology_reader.h"
 
 namespace meshbus::host {
 
@@ -15,6 +18,7 @@ class LifecycleService {
  public:
   /// What it works with; all of it outlives it.
   struct Parts {
+    Reactor& reactor;
     Bus& bus;
     MeshProcs& procs;
     RequestChecks& checks;
@@ -23,7 +27,7 @@ class LifecycleService {
   };
   /// `address`: of this host.
   LifecycleService(const Parts& parts, HostAddr address)
-      : parts_(parts), address_(std::move(address)) {}
+      : parts_(parts), address_(std::move(address)), topologies_(parts.reactor) {}
 
   static void add_rows(Dispatcher& handlers, const std::unique_ptr<LifecycleService>& service);
 
@@ -35,6 +39,16 @@ class LifecycleService {
   void send_questions();
 
  private:
+  /// A request to start procs that has been read.
+  struct SpawnOrder {
+    Request request;
+    MeshSpec spec;
+    std::string entry;  ///< For the ledger.
+    std::string owner;  ///< For people.
+    /// Refused meanwhile.
+    bool is_dropped = false;
+  };
+
   void on_spawn_procs(const Request& request, const wire::SpawnProcs& message);
   void on_stop_procs(const Request& request, const wire::StopProcs& message);
   void on_signal_procs(const Request& request, const wire::SignalProcs& message);
@@ -42,10 +56,16 @@ class LifecycleService {
   void on_get_free_port(const Request& request, const wire::GetFreePort& message);
   void on_proc_ready(const Request& request, const wire::ProcReady& message);
   void on_proc_heartbeat(const Request& request, const wire::ProcHeartbeat& message);
-  void refuse_spawn(const Request& request, const wire::SpawnProcs& message, const Error& error);
+  void spawn(SpawnOrder order, const topology::Topology* topology);
+  /// Refuses what waits for the topology, of a mesh that is to be stopped.
+  void drop_waiting(std::string_view mesh);
+  void refuse_spawn(const Request& request, const std::string& mesh, std::string owner,
+                    const Error& error);
 
   Parts parts_;
   HostAddr address_;
+  TopologyReader topologies_;
+  std::list<SpawnOrder> waiting_;  ///< For the topology.
   bool has_accepted_ = false;
 };
 

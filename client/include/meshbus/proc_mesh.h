@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "meshbus/binding.h"
 #include "meshbus/context.h"
 #include "meshbus/extent.h"
 #include "meshbus/proc_mesh_ref.h"
@@ -108,6 +109,7 @@ struct ProcSpec {
   /// Working directory; empty: see follow_launcher.
   std::string directory = {};
   ProcSettings settings = {};  ///< What each proc is set to before it executes its command.
+  Binding binding = {};        ///< On which CPUs each rank runs, and beside which GPU.
   OutputMode output = OutputMode::capture;  ///< Where its output goes.
   /// Ranks whose stdin is a pipe for ProcMesh::write_input(); the others read /dev/null. (An empty
   /// set means none here.)
@@ -227,6 +229,9 @@ class ProcMesh {
   const ProcMeshRef& ref() const noexcept;
   /// The number of ranks.
   std::uint64_t size() const noexcept;
+
+  /// How the ranks were bound when they were started (ProcSpec::binding).
+  const BindingMap& bindings() const noexcept;
 
   /// Asks the host agents now. All ranks, by rank; those of a host that did not answer are
   /// ProcState::unknown, with the reason in words. Errors: would_block, refused (after fork).

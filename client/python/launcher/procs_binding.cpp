@@ -71,6 +71,8 @@ void bind_procs(py::module_& module) {
            [](const PythonProcs& self) {
              return value_of(without_gil([procs = self.held.get()] { return procs->known(); }));
            })
+      .def("bindings",
+           [](const PythonProcs& self) { return value_of(self.held.get()->bindings()); })
       .def("status", &status_of_procs)
       .def("stop", &stop_procs)
       .def("signal", &signal_procs)

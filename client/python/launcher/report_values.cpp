@@ -27,6 +27,25 @@ double seconds_in(Duration duration) {
 
 }  // namespace
 
+py::tuple value_of(const BindingMap& map) {
+  py::list ranks;
+  for (const auto& bound : map.ranks) {
+    py::dict value;
+    value["rank"] = bound.rank;
+    value["cpus"] = py::tuple(py::cast(bound.cpus));
+    value["memory_nodes"] = py::tuple(py::cast(bound.memory_nodes));
+    value["memory"] = bound.memory == BindMemory::only     ? "only"
+                      : bound.memory == BindMemory::prefer ? "prefer"
+                                                           : "any";
+    value["gpu"] = bound.gpu;
+    value["visible_devices"] = bound.visible_devices;
+    ranks.append(std::move(value));
+  }
+  py::list notes;
+  for (const auto& note : map.notes) notes.append(py::make_tuple(note.host.to_string(), note.text));
+  return py::make_tuple(std::move(ranks), std::move(notes));
+}
+
 py::dict value_of(const RankReport& report) {
   py::dict value;
   value["rank"] = report.rank;

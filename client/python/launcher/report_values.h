@@ -11,6 +11,7 @@ namespace meshbus::python {
 namespace py = pybind11;
 
 py::dict value_of(const RankReport& report);
+py::tuple value_of(const BindingMap& map);
 py::dict value_of(const MeshOutcome& outcome);
 py::dict value_of(const RestartReport& restart);
 py::dict value_of(const ActorReport& report);

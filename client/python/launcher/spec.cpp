@@ -42,6 +42,22 @@ RestartPolicy restart_of(const py::dict& given) {
   return policy;
 }
 
+Binding binding_of(const py::dict& given) {
+  Binding binding;
+  const auto to = read<std::string>(given["to"]);
+  binding.to = to == "core"   ? BindTo::core
+               : to == "numa" ? BindTo::numa
+               : to == "gpu"  ? BindTo::gpu
+                              : BindTo::none;
+  binding.cores = read<std::uint32_t>(given["cores"]);
+  const auto memory = read<std::string>(given["memory"]);
+  binding.memory = memory == "only"  ? BindMemory::only
+                   : memory == "any" ? BindMemory::any
+                                     : BindMemory::prefer;
+  binding.visible_devices = read<bool>(given["visible_devices"]);
+  return binding;
+}
+
 /// What each key of the dictionary sets.
 const std::map<std::string, Setter, std::less<>>& setters() {
   static const auto* all = new std::map<std::string, Setter, std::less<>>{
@@ -67,6 +83,7 @@ const std::map<std::string, Setter, std::less<>>& setters() {
       {"restart", [](ProcSpec& s, py::handle v) { s.restart = restart_of(read<py::dict>(v)); }},
       {"cpus",
        [](ProcSpec& s, py::handle v) { s.settings.cpus = read<std::vector<std::uint32_t>>(v); }},
+      {"bind", [](ProcSpec& s, py::handle v) { s.binding = binding_of(read<py::dict>(v)); }},
       {"nice", [](ProcSpec& s, py::handle v) { s.settings.nice = read<int>(v); }},
       {"memory",
        [](ProcSpec& s, py::handle v) { s.settings.memory_limit = read<std::uint64_t>(v); }},

@@ -39,8 +39,9 @@ if TYPE_CHECKING:
     from meshbus.pool import BrokenPool, Pool
     from meshbus.proc import Proc, init, is_rank, this_proc
     from meshbus.procs import ProcMesh
-    from meshbus.reports import ActorReport, Event, Outcome, RankReport, RestartReport
-    from meshbus.spec import Limits, Restart, ignore
+    from meshbus.reports import (ActorReport, Binding, Event, Outcome, RankReport,
+                                 RestartReport)
+    from meshbus.spec import Bind, Limits, Restart, ignore
 
 _LAZY = {
     "ActorMesh": "actors",
@@ -50,21 +51,22 @@ _LAZY = {
     "take": "hosts",
     "Proc": "proc", "init": "proc", "is_rank": "proc", "this_proc": "proc",
     "BrokenPool": "pool", "Pool": "pool",
-    "ActorReport": "reports", "Event": "reports", "Outcome": "reports", "RankReport": "reports",
+    "ActorReport": "reports", "Binding": "reports", "Event": "reports", "Outcome": "reports",
+    "RankReport": "reports",
     "RestartReport": "reports",
     "ProcMesh": "procs",
-    "Limits": "spec", "Restart": "spec", "ignore": "spec",
+    "Bind": "spec", "Limits": "spec", "Restart": "spec", "ignore": "spec",
 }
 
 __all__ = [
-    "Actor", "ActorFailure", "ActorMesh", "ActorReport", "BrokenPool", "CallError",
-    "ConfigurationError", "Endpoint", "Error", "Event", "Extent", "FateUnknown", "Future",
-    "HostMesh", "Limits", "MeshFailure", "NotExist", "OutOfRange", "Outcome", "ParseError",
-    "Point", "Pool", "Proc", "ProcMesh", "QueueFull", "RankReport", "Refused", "RemoteError",
-    "Restart", "RestartReport", "SpawnError", "StopError", "Timeout", "TooLarge", "Unauthorised",
-    "Unreachable", "ValueMesh", "as_completed", "attach", "context", "endpoint", "ignore", "init",
-    "is_rank", "progress", "slurm", "ssh", "start", "start_async", "take", "this_proc", "versions",
-    "wait",
+    "Actor", "ActorFailure", "ActorMesh", "ActorReport", "Bind", "Binding", "BrokenPool",
+    "CallError", "ConfigurationError", "Endpoint", "Error", "Event", "Extent", "FateUnknown",
+    "Future", "HostMesh", "Limits", "MeshFailure", "NotExist", "OutOfRange", "Outcome",
+    "ParseError", "Point", "Pool", "Proc", "ProcMesh", "QueueFull", "RankReport", "Refused",
+    "RemoteError", "Restart", "RestartReport", "SpawnError", "StopError", "Timeout", "TooLarge",
+    "Unauthorised", "Unreachable", "ValueMesh", "as_completed", "attach", "context", "endpoint",
+    "ignore", "init", "is_rank", "progress", "slurm", "ssh", "start", "start_async", "take",
+    "this_proc", "versions", "wait",
 ]
 
 

@@ -12,7 +12,7 @@ from meshbus.errors import ConfigurationError, Error, NotExist
 from meshbus.future import Future
 from meshbus.procs import Handlers, ProcMesh
 from meshbus.reports import RankReport, RestartReport
-from meshbus.spec import Limits, Restart, from_template, spec
+from meshbus.spec import Bind, Limits, Restart, from_template, spec
 from meshbus.values import Axes, Extent
 
 _READY = 30.0
@@ -55,7 +55,8 @@ class HostMesh(ContextManager):
     def spawn(self, command: Iterable[Any], per_host: Axes = None, *, name: str | None = None,
               mesh: bool = False, env: Mapping[str, str] | None = None,
               cwd: str | os.PathLike[str] | None = None, restart: Restart | None = None,
-              limits: Limits | None = None, cpus: Iterable[int] = (), stdin: Iterable[int] = (),
+              limits: Limits | None = None, cpus: Iterable[int] = (),
+              bind: Bind | str | None = None, stdin: Iterable[int] = (),
               zygote: Iterable[str] | None = None, output: str | None = None,
               ready: float | None = None, grace: float | None = None,
               partial: bool = False, on_failure: Callable[[RankReport], object] | None = None,
@@ -68,7 +69,8 @@ class HostMesh(ContextManager):
         meshbus.init() (or the C++ bootstrap()). Raises SpawnError when one ends before, and stops
         the others (partial=True: it does not).
 
-        env adds to the environment; output="stream" brings what is written as events, or to
+        bind says where ranks run: "core", "numa", "gpu" or a Bind; ProcMesh.bindings is what came
+        of it. env adds to the environment; output="stream" brings what is written as events, or to
         on_output(rank, text); stdin names the ranks whose stdin is a pipe for ProcMesh.write();
         ready and grace are seconds: for the start, and between SIGTERM and SIGKILL. zygote names
         modules for a command that is Python: each host imports them once, in a process of which all
@@ -78,8 +80,8 @@ class HostMesh(ContextManager):
         """
         return self.spawn_async(
             command, per_host, name=name, mesh=mesh, env=env, cwd=cwd, restart=restart,
-            limits=limits, cpus=cpus, stdin=stdin, zygote=zygote, output=output, ready=ready,
-            grace=grace, partial=partial, on_failure=on_failure, on_output=on_output,
+            limits=limits, cpus=cpus, bind=bind, stdin=stdin, zygote=zygote, output=output,
+            ready=ready, grace=grace, partial=partial, on_failure=on_failure, on_output=on_output,
             on_restart=on_restart).result()
 
     def spawn_async(self, command: Iterable[Any], per_host: Axes = None, *,
@@ -87,7 +89,8 @@ class HostMesh(ContextManager):
                     env: Mapping[str, str] | None = None,
                     cwd: str | os.PathLike[str] | None = None, restart: Restart | None = None,
                     limits: Limits | None = None, cpus: Iterable[int] = (),
-                    stdin: Iterable[int] = (), zygote: Iterable[str] | None = None,
+                    bind: Bind | str | None = None, stdin: Iterable[int] = (),
+                    zygote: Iterable[str] | None = None,
                     output: str | None = None, ready: float | None = None,
                     grace: float | None = None, partial: bool = False,
                     on_failure: Callable[[RankReport], object] | None = None,
@@ -101,7 +104,7 @@ class HostMesh(ContextManager):
             raise ConfigurationError('on_output needs output="stream"')
         made = spec(command, mesh=mesh, env=dict(env or {}),
                     cwd=None if cwd is None else os.fspath(cwd), restart=restart, limits=limits,
-                    cpus=cpus, output=output, ready=ready, partial=partial, grace=grace,
+                    cpus=cpus, bind=bind, output=output, ready=ready, partial=partial, grace=grace,
                     stdin=stdin)
         name = name or _name_of(made["command"][0])
         if zygote is not None:
@@ -118,7 +121,8 @@ class HostMesh(ContextManager):
                 python: str | None = None, env: Mapping[str, str] | None = None,
                 setup: Callable[[], object] | None = None, zygote: Iterable[str] | None = None,
                 restart: Restart | None = None, limits: Limits | None = None,
-                cpus: Iterable[int] = (), output: str | None = None, ready: float | None = None,
+                cpus: Iterable[int] = (), bind: Bind | str | None = None,
+                output: str | None = None, ready: float | None = None,
                 grace: float | None = None, partial: bool = False,
                 on_failure: Callable[[RankReport], object] | None = None,
                 on_output: Callable[[int, str], object] | None = None,
@@ -131,8 +135,9 @@ class HostMesh(ContextManager):
         mesh = self.spawn(
             [python or sys.executable, "-m", "meshbus.worker"], per_host, name=name, mesh=True,
             env={"PYTHONPATH": os.pathsep.join(paths), **(env or {})}, restart=restart,
-            limits=limits, cpus=cpus, zygote=zygote, output=output, ready=ready, grace=grace,
-            partial=partial, on_failure=on_failure, on_output=on_output, on_restart=on_restart)
+            limits=limits, cpus=cpus, bind=bind, zygote=zygote, output=output, ready=ready,
+            grace=grace, partial=partial, on_failure=on_failure, on_output=on_output,
+            on_restart=on_restart)
         if setup is not None:
             try:
                 mesh.run(setup)

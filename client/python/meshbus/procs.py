@@ -19,7 +19,7 @@ from meshbus.errors import ConfigurationError, Error, MeshFailure, OutOfRange, R
 from meshbus.event_stream import EventStream
 from meshbus.future import Future
 from meshbus.proc_view import TIMEOUT, OneProc, ProcView
-from meshbus.reports import ActorReport, Event, Outcome, RankReport
+from meshbus.reports import ActorReport, Binding, Event, Outcome, RankReport
 from meshbus.spec import ignore
 from meshbus.values import Extent, ValueMesh
 
@@ -74,6 +74,8 @@ class ProcMesh(ContextManager):
         self._has_restart = has_restart
         self._given_up: set[int] = set()  # ranks that failed and begin no new life
         self._ref = core.ref
+        ranks, self._binding_notes = core.bindings()
+        self._bindings = [Binding(**rank) for rank in ranks]
         self._lock = threading.Lock()
         self._history: list[Event] = []
         self._kept_output = 0
@@ -161,6 +163,17 @@ class ProcMesh(ContextManager):
     def extent(self) -> Extent:
         """How the ranks are arranged."""
         return Extent.from_shape(self._ref.shape)
+
+    @property
+    def bindings(self) -> list[Binding]:
+        """How the ranks were bound when they were started; empty without `bind`."""
+        return list(self._bindings)
+
+    @property
+    def binding_notes(self) -> list[tuple[str, str]]:
+        """What hosts say about these bindings, (host, text): what is shared, what they may not
+        use."""
+        return list(self._binding_notes)
 
     @property
     def known(self) -> Outcome:

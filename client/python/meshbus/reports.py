@@ -7,6 +7,24 @@ from typing import Any
 
 
 @dataclass(frozen=True)
+class Binding:
+    """How one rank is bound: see `Bind`."""
+
+    rank: int
+    """Its position in the mesh as it was made."""
+    cpus: tuple[int, ...]
+    """The CPUs that it may run on; empty: all of its host."""
+    memory_nodes: tuple[int, ...]
+    """The NUMA nodes of these CPUs."""
+    memory: str
+    """What the kernel was told about its memory: "prefer", "only", or "any" (nothing)."""
+    gpu: str
+    """The PCI address of its GPU; "": none was chosen."""
+    visible_devices: str
+    """What CUDA_VISIBLE_DEVICES and its like were set to; "": they were not."""
+
+
+@dataclass(frozen=True)
 class RankReport:
     """One rank: its place, its state, and, when it has ended, its exit report."""
 

@@ -1,4 +1,4 @@
-"""What to start: `Restart`, `Limits`, and the spec that the C++ library takes."""
+"""What to start: `Restart`, `Limits`, `Bind`, and the spec that the C++ library takes."""
 from __future__ import annotations
 
 import os
@@ -45,6 +45,27 @@ class Limits:
     """CPUs: 1.5 is 150 ms of CPU time in each 100 ms."""
 
 
+@dataclass(frozen=True)
+class Bind:
+    """Where ranks run: each host binds its ranks to CPUs of its own choice (docs/guide/binding.md).
+    With more ranks than cores, nodes or GPUs, ranks next to each other share one."""
+
+    to: str = "core"
+    """"core", "numa" (the CPUs of one NUMA node), "gpu" (those beside one GPU) or "none"."""
+    cores: int = 1
+    """With "core": how many each rank gets."""
+    memory: str = "prefer"
+    """Memory from the NUMA node of these CPUs: "prefer", "only" or "any" (as the kernel has it)."""
+    visible_devices: bool = False
+    """Each rank sees one GPU, by its local rank: CUDA_VISIBLE_DEVICES and its like name it."""
+
+    def __post_init__(self) -> None:
+        _one_of("Bind.to", self.to, ("none", "core", "numa", "gpu"))
+        _one_of("Bind.memory", self.memory, ("prefer", "only", "any"))
+        if self.cores < 1 or (self.cores > 1 and self.to != "core"):
+            raise ConfigurationError(f'Bind.cores is {self.cores}; it is for Bind("core"), from 1')
+
+
 def ignore(report: object) -> None:
     """An `on_failure` that does nothing: failures are no errors then."""
 
@@ -69,9 +90,9 @@ def _bytes_of(text: int | str) -> int:
 
 
 def spec(command: Iterable[Any], *, mesh: bool, env: dict[str, str] | None, cwd: str | None,
-         restart: Restart | None, limits: Limits | None, cpus: Iterable[int], output: str,
-         ready: float | None, partial: bool, grace: float | None,
-         stdin: Iterable[int]) -> dict[str, Any]:
+         restart: Restart | None, limits: Limits | None, cpus: Iterable[int],
+         bind: Bind | str | None, output: str, ready: float | None, partial: bool,
+         grace: float | None, stdin: Iterable[int]) -> dict[str, Any]:
     """For the package: what _client.HostMesh.spawn() takes."""
     _one_of("output", output, ("capture", "stream"))
     if isinstance(command, (str, bytes)):
@@ -84,6 +105,11 @@ def spec(command: Iterable[Any], *, mesh: bool, env: dict[str, str] | None, cwd:
         "is_mesh": mesh, "command": words, "partial": partial, "is_streamed": output == "stream",
         "environment": [(str(key), str(value)) for key, value in (env or {}).items()],
         "cpus": list(cpus), "input_ranks": sorted(stdin)}
+    if isinstance(bind, str):
+        bind = Bind(bind)
+    if bind is not None:
+        made["bind"] = {"to": bind.to, "cores": bind.cores, "memory": bind.memory,
+                        "visible_devices": bind.visible_devices}
     if cwd is not None:
         made["directory"] = os.fspath(cwd)
     if ready is not None:

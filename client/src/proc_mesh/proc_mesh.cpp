@@ -66,6 +66,11 @@ ProcMesh::ProcMesh(ProcMesh&&) noexcept = default;
 ProcMesh& ProcMesh::operator=(ProcMesh&&) noexcept = default;
 ProcMesh::~ProcMesh() = default;
 
+const BindingMap& ProcMesh::bindings() const noexcept {
+  static const BindingMap none;
+  return impl_ == nullptr ? none : impl_->bindings();
+}
+
 const ProcMeshRef& ProcMesh::ref() const noexcept {
   // A mesh without ranks stands for that of an object that was moved from.
   static const auto none =

@@ -31,12 +31,15 @@ class ProcMesh::Impl {
   /// Hosts that are there for this mesh alone, and end with it. Null: others look after them.
   HostMesh* held_hosts() noexcept { return hosts_ ? &*hosts_ : nullptr; }
   void hold(HostMesh hosts) { hosts_ = std::move(hosts); }
+  const BindingMap& bindings() const noexcept { return bindings_; }
+  void set_bindings(BindingMap bindings) { bindings_ = std::move(bindings); }
 
  private:
   /// Goes last.
   std::optional<HostMesh> hosts_;
   ConnectionUse connection_;
   std::shared_ptr<MeshMonitor> monitor_;
+  BindingMap bindings_;
 };
 
 /// Those of the set (empty = all of them) that lie on a host of the mesh.

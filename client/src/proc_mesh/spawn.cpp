@@ -61,6 +61,14 @@ Result<void> complete(ProcSpec& spec) {
     return fail(ErrorCode::configuration_error,
                 "procs_per_process: " + std::to_string(spec.procs_per_process) + "; 1 to " +
                     std::to_string(kMostProcsPerProcess));
+  if (spec.binding.cores > 1 && spec.binding.to != BindTo::core)
+    return fail(ErrorCode::configuration_error,
+                "binding.cores is for binding to cores (BindTo::core)");
+  if (spec.binding.is_wanted() && (spec.is_template || spec.procs_per_process > 1))
+    return fail(ErrorCode::configuration_error,
+                std::string("binding: ranks that ") +
+                    (spec.is_template ? "are copies of a template" : "share a process") +
+                    " cannot be bound one by one");
   if (spec.procs_per_process > 1 && spec.kind != ProcKind::mesh)
     return fail(ErrorCode::configuration_error,
                 "procs_per_process: only mesh procs can share a process (ProcSpec::kind)");
@@ -110,6 +118,41 @@ std::unique_ptr<wire::ProcSettingsT> settings_to_wire(const ProcSettings& settin
   out->no_subreaper = settings.no_subreaper;
   out->no_new_privs = settings.no_new_privs;
   return out;
+}
+
+std::unique_ptr<wire::BindingT> binding_to_wire(const Binding& binding) {
+  if (!binding.is_wanted()) return nullptr;
+  auto out = std::make_unique<wire::BindingT>();
+  out->to = static_cast<wire::BindTo>(binding.to);
+  out->cores = static_cast<std::uint16_t>(std::min(binding.cores, 0xffffU));
+  out->memory = static_cast<wire::BindMemory>(binding.memory);
+  out->visible_devices = binding.visible_devices;
+  return out;
+}
+
+std::vector<std::uint32_t> numbers_of(const flatbuffers::Vector<std::uint32_t>* numbers) {
+  return numbers == nullptr ? std::vector<std::uint32_t>()
+                            : std::vector<std::uint32_t>(numbers->begin(), numbers->end());
+}
+
+/// How a host has bound those of its ranks that are in `block`. Errors: refused, for an older host.
+Result<void> add_bindings(const wire::SpawnAccepted* accepted, const RankBlock& block,
+                          const HostAddr& host, BindingMap& map) {
+  if (accepted == nullptr || accepted->bindings() == nullptr || accepted->bindings()->size() == 0)
+    return fail(ErrorCode::refused, "its release of meshbus cannot bind ranks");
+  for (const auto* entry : *accepted->bindings()) {
+    for (auto rank = std::max(entry->begin(), block.begin);
+         rank < std::min(entry->end(), block.end); ++rank)
+      map.ranks.push_back({.rank = rank,
+                           .cpus = numbers_of(entry->cpus()),
+                           .memory_nodes = numbers_of(entry->memory_nodes()),
+                           .memory = static_cast<BindMemory>(entry->memory()),
+                           .gpu = text_of(entry->gpu()),
+                           .visible_devices = text_of(entry->visible_devices())});
+  }
+  if (accepted->notes() == nullptr) return {};
+  for (const auto* note : *accepted->notes()) map.notes.push_back({host, note->str()});
+  return {};
 }
 
 Result<wire::CommandT> make_command(const ProcSpec& spec, const HostAddr& host) {
@@ -164,10 +207,15 @@ class Spawn {
     }
     Result<void> result;
     for (auto& [host, future] : answers) {
-      const auto answer = future.get();
+      auto answer = future.get();
       if (answer) {
         monitor_.progress().note_accepted(host);
-        continue;
+        if (!spec_.binding.is_wanted()) continue;
+        const auto block = monitor_.mesh().block_of(host).value_or(RankBlock{});
+        const auto bound =
+            add_bindings(answer->body_as<wire::SpawnAccepted>(), block, hosts[host], bindings_);
+        if (bound) continue;
+        answer = fail(bound.error());
       }
       // Whether it was done is not known: what may run there is to be stopped too.
       if (answer.error().code() == ErrorCode::fate_unknown ||
@@ -212,6 +260,7 @@ class Spawn {
 
   /// What each host was sent, when its ranks may be started anew.
   RestartOrders::Messages take_sent() { return std::move(sent_); }
+  BindingMap take_bindings() { return std::move(bindings_); }
 
  private:
   /// Ended before all were ready. A plain proc that is done already was ready; one that somebody
@@ -303,6 +352,7 @@ class Spawn {
         spec_.output == OutputMode::stream ? wire::OutputMode::stream : wire::OutputMode::capture;
     if (!spec_.input_ranks.empty())
       message.input_ranks = to_wire(ranks_on(mesh, host, spec_.input_ranks));
+    message.binding = binding_to_wire(spec_.binding);
     message.master_address = master_address_;
     message.master_port = master_port_;
     for (const auto& [key, value] : core_.config().snapshot()) {
@@ -321,6 +371,7 @@ class Spawn {
   std::string master_address_;
   std::uint16_t master_port_ = 0;
   RestartOrders::Messages sent_;
+  BindingMap bindings_;
 };
 
 /// Ends what a spawn that failed has started, and settles what it has not.
@@ -395,9 +446,12 @@ Result<ProcMesh> spawn_procs(const std::shared_ptr<ContextCore>& core, Connectio
   // From here on the mesh object stops what was started when this function leaves with an error.
   core->run([&] { connection->updates().add(monitor, core->reactor()); });
   auto& way = *connection.get();
-  ProcMesh mesh(std::make_unique<ProcMesh::Impl>(std::move(connection), monitor));
+  auto impl = std::make_unique<ProcMesh::Impl>(std::move(connection), monitor);
+  auto* const parts = impl.get();
+  ProcMesh mesh(std::move(impl));
   Spawn spawn(*core, way, *monitor, spec);
   auto done = spawn.order();
+  parts->set_bindings(spawn.take_bindings());
   if (spec.restart.on != RestartPolicy::On::never)
     follow_restarts(*core, way, monitor, spawn.take_sent());
   if (done && !spec.wait_ready) {

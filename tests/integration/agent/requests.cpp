@@ -8,6 +8,7 @@
 #include <csignal>
 
 #include "tests/integration/agent/harness.h"
+#include "tests/integration/needs.h"
 #include "tests/support/environment.h"
 #include "tests/support/sanitizer_scale.h"
 #include "wire/bus_generated.h"
@@ -268,6 +269,29 @@ TEST_CASE("agent: queries are answered while many procs start") {
   }
   CHECK(answered > 5);
   harness.wait_ended(mesh, 500);
+}
+
+TEST_CASE("agent: a mesh that is stopped while its host looks where to bind it is not started" *
+          doctest::test_suite(need::hwloc)) {
+  AgentHarness harness;
+  auto request = harness.shell("exec sleep 300");
+  request.binding = std::make_unique<wire::BindingT>();
+  request.binding->to = wire::BindTo::core;
+  wire::StopProcsT stop;
+  stop.mesh = request.mesh;
+  wire::GetStateT get;
+  get.mesh = request.mesh;
+  std::optional<Result<ControlMessage>> answer;
+  harness.launcher->bus().request(
+      Destination::to_agent(harness.host()), std::move(request), std::chrono::seconds(30),
+      [&answer](Result<ControlMessage> got) { answer = std::move(got); });
+  CHECK(harness.ask<wire::Ack>(std::move(stop)).has_value());
+  harness.wait("the answer to the spawn", [&] { return answer.has_value(); });
+  REQUIRE_FALSE(answer->has_value());
+  CHECK(answer->error().code() == ErrorCode::refused);
+  CHECK(answer->error().detail().find("stopped before its ranks were started") !=
+        std::string::npos);
+  CHECK(code_of(harness.ask<wire::MeshState>(std::move(get))) == ErrorCode::not_exist);
 }
 
 }  // namespace

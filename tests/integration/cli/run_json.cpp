@@ -29,7 +29,7 @@ void check_fields(const json& report, std::size_t ranks) {
   std::set<std::string> names;
   for (const auto& [name, value] : report.items()) names.insert(name);
   CHECK(names == std::set<std::string>{"mesh", "region", "ranks", "former_lives", "first_failure",
-                                       "exit_code", "attempts", "stacks"});
+                                       "exit_code", "attempts", "binding", "stacks"});
   REQUIRE(report.at("ranks").size() == ranks);
   for (const json& rank : report.at("ranks")) {
     std::set<std::string> fields;

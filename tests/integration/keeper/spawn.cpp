@@ -353,7 +353,8 @@ TEST_CASE(
   };
   CHECK(failure_of({.limits = {{RLIMIT_CORE, 0, 0}, {99, 0, 0}}}) ==
         "RLIMIT 99: Invalid argument (step: limits)");
-  CHECK(failure_of({.cpus = {meshbus::os::kMaxCpus - 1}}) == "Invalid argument (step: affinity)");
+  CHECK(failure_of({.cpus = {meshbus::os::kMaxCpus - 1}}) ==
+        "CPUs 1023: Invalid argument (step: affinity)");
   if (::geteuid() != 0)
     CHECK(failure_of({.uid = 0}).find("Operation not permitted (step: credentials)") !=
           std::string::npos);

@@ -73,6 +73,12 @@ TEST_CASE("torch_variables: more ranks than CPUs have a thread each, and no inte
   CHECK_FALSE(found.contains("GLOO_SOCKET_IFNAME"));
 }
 
+TEST_CASE("torch_variables: a rank that is bound has as many threads as CPUs of its own") {
+  const auto found = variables_of({{"LOCAL_WORLD_SIZE", "8"}, {"MESHBUS_CPUS", "6"}},
+                                  {.cpus = 12, .interface = ""});
+  CHECK(found.at("OMP_NUM_THREADS") == "6");
+}
+
 TEST_CASE("own_interface: the loopback interface is none") {
   CHECK(torch::find_own_interface("127.0.0.1", "127.0.0.1").empty());
   CHECK(torch::find_own_interface("", "").empty());

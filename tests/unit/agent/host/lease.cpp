@@ -8,7 +8,7 @@ namespace meshbus::host {
 namespace {
 
 using namespace std::chrono_literals;
-const Reactor::Time granted{100s};
+const Lease::Time granted{100s};
 
 TEST_CASE("lease: lapses when nobody renews it, on the caller's clock only") {
   Lease lease(granted, 60s);

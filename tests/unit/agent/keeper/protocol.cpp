@@ -36,6 +36,9 @@ SpawnBatch some_batch(std::size_t procs) {
     proc.env = {"RANK=" + std::to_string(i)};
     proc.stdin_choice = Stdio::pipe;
     proc.stderr_choice = Stdio::inherit;
+    proc.placement = {.cpus = {static_cast<std::uint32_t>(i), 1023},
+                      .memory = Placement::Memory::only,
+                      .memory_nodes = {3}};
     if (i % 2 == 0) proc.bootstrap = some_fd();
   }
   return batch;
@@ -88,6 +91,8 @@ TEST_CASE("keeper protocol: a spawn request arrives as it was sent, with its des
     CHECK(got.procs[1].stdin_choice == Stdio::pipe);
     CHECK(got.procs[1].stdout_choice == Stdio::pipe);
     CHECK(got.procs[1].stderr_choice == Stdio::inherit);
+    CHECK(got.procs[2].placement ==
+          Placement{.cpus = {2, 1023}, .memory = Placement::Memory::only, .memory_nodes = {3}});
   };
   CHECK(decode_requests(std::move(*packet), handlers).has_value());
   CHECK(calls == 1);
