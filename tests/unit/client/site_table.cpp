@@ -9,7 +9,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-const SiteTable::Time kStart{1000s};
+const SiteTable::Time kFirstSeen{1000s};
 
 HostAddr host(int number) {
   return *HostAddr::parse("unix:/run/h" + std::to_string(number));
@@ -33,12 +33,12 @@ SitePart part(const std::string& name, std::vector<RankReport> ranks) {
 
 /// Two hosts that are up, with ranks 0 and 1 of a mesh on the first and 2 on the second.
 SiteTable make_site(SiteOptions options = {}) {
-  SiteTable table({host(1), host(2)}, options, kStart);
+  SiteTable table({host(1), host(2)}, options, kFirstSeen);
   table.set_part(host(1),
                  part("a-11111111111b", {rank(0, ProcState::ready), rank(1, ProcState::ready)}));
   table.set_part(host(2), part("a-11111111111b", {rank(2, ProcState::ready)}));
-  table.on_up(host(1), kStart);
-  table.on_up(host(2), kStart);
+  table.on_up(host(1), kFirstSeen);
+  table.on_up(host(2), kFirstSeen);
   return table;
 }
 
@@ -46,18 +46,18 @@ SiteTable make_site(SiteOptions options = {}) {
 
 TEST_CASE("site_table: the first view has everything, the next one only what has changed") {
   auto table = make_site();
-  auto view = table.view(0, kStart);
+  auto view = table.view(0, kFirstSeen);
   CHECK(view.hosts.size() == 2);
   REQUIRE(view.meshes.size() == 1);
   CHECK(view.meshes[0].ranks.size() == 3);
-  CHECK(table.view(view.sequence, kStart).meshes.empty());
+  CHECK(table.view(view.sequence, kFirstSeen).meshes.empty());
 
   // What is told again and is the same is no change.
   table.set_part(host(1), part("a-11111111111b", {rank(0, ProcState::ready)}));
   CHECK(table.sequence() == view.sequence);
 
   table.set_part(host(1), part("a-11111111111b", {rank(1, ProcState::killed, 2)}));
-  const auto later = table.view(view.sequence, kStart);
+  const auto later = table.view(view.sequence, kFirstSeen);
   CHECK(later.since == view.sequence);
   CHECK(later.hosts.empty());
   REQUIRE(later.meshes.size() == 1);
@@ -73,27 +73,27 @@ TEST_CASE("site_table: the first view has everything, the next one only what has
 TEST_CASE("site_table: a lost host is shown with since when, and keeps what it said") {
   auto table = make_site();
   const auto before = table.sequence();
-  table.on_lost(host(2), Error(ErrorCode::host_unreachable, "no answer"), kStart + 5s);
-  table.on_lost(host(2), Error(ErrorCode::timeout, "no answer within 3 s"), kStart + 9s);
-  const auto view = table.view(before, kStart + 10s);
+  table.on_lost(host(2), Error(ErrorCode::host_unreachable, "no answer"), kFirstSeen + 5s);
+  table.on_lost(host(2), Error(ErrorCode::timeout, "no answer within 3 s"), kFirstSeen + 9s);
+  const auto view = table.view(before, kFirstSeen + 10s);
   REQUIRE(view.hosts.size() == 1);
   CHECK(view.hosts[0].state == SiteHostState::lost);
-  CHECK(view.hosts[0].since == kStart + 5s);
+  CHECK(view.hosts[0].since == kFirstSeen + 5s);
   CHECK(view.hosts[0].code == ErrorCode::timeout);
-  CHECK(table.view(0, kStart).meshes[0].ranks.size() == 3);
-  table.on_up(host(2), kStart + 20s);
-  CHECK(table.view(before, kStart).hosts[0].since == kStart + 20s);
+  CHECK(table.view(0, kFirstSeen).meshes[0].ranks.size() == 3);
+  table.on_up(host(2), kFirstSeen + 20s);
+  CHECK(table.view(before, kFirstSeen).hosts[0].since == kFirstSeen + 20s);
 }
 
 TEST_CASE("site_table: a mesh that no host knows any more is gone") {
   auto table = make_site();
-  auto view = table.view(0, kStart);
+  auto view = table.view(0, kFirstSeen);
   table.keep_only(host(2), {});
   // The first host knows it still; what the second one had is unknown.
-  REQUIRE(view.apply(table.view(view.sequence, kStart)));
+  REQUIRE(view.apply(table.view(view.sequence, kFirstSeen)));
   CHECK(view.meshes[0].ranks[2]->report.state == ProcState::unknown);
   table.keep_only(host(1), {});
-  const auto later = table.view(view.sequence, kStart);
+  const auto later = table.view(view.sequence, kFirstSeen);
   CHECK(later.gone == std::vector<std::string>{"a-11111111111b"});
   REQUIRE(view.apply(later));
   CHECK(view.meshes.empty());
@@ -106,24 +106,24 @@ TEST_CASE("site_table: who has missed too much gets everything") {
     table.set_part(host(1), part("b-" + std::to_string(i), {rank(0, ProcState::ready)}));
     table.keep_only(host(1), {"a-11111111111b"});
   }
-  CHECK(table.view(before, kStart).since == 0);
+  CHECK(table.view(before, kFirstSeen).since == 0);
   // A number of another site.
-  CHECK(table.view(table.sequence() + 1, kStart).since == 0);
+  CHECK(table.view(table.sequence() + 1, kFirstSeen).since == 0);
 }
 
 TEST_CASE("site_table: ranks and events are bounded, and what is left out is counted") {
   auto table = make_site({.ranks = 2, .events = 3});
-  auto view = table.view(0, kStart);
+  auto view = table.view(0, kFirstSeen);
   CHECK(view.meshes[0].ranks.size() == 2);
   CHECK(view.cut == 1);
   table.set_part(host(2), part("a-11111111111b", {rank(2, ProcState::ready, 2)}));
-  CHECK(table.view(0, kStart).cut == 1);
+  CHECK(table.view(0, kFirstSeen).cut == 1);
   for (int i = 0; i < 5; ++i) {
     HostEvent event;
     event.text = std::to_string(i);
     table.add_events({event});
   }
-  view = table.view(0, kStart);
+  view = table.view(0, kFirstSeen);
   REQUIRE(view.events.size() == 3);
   CHECK(view.events[0].event.text == "2");
 }
@@ -133,24 +133,24 @@ TEST_CASE("site_table: what waits for a rank at its broker is shown at the rank,
   SiteBroker broker;
   broker.queues.push_back(
       {.peer = "unix:/run/h1,a_1-11111111111b", .bytes = 300, .messages = 3, .waits = 2s});
-  table.set_broker(host(1), broker, kStart);
-  auto view = table.view(0, kStart);
+  table.set_broker(host(1), broker, kFirstSeen);
+  auto view = table.view(0, kFirstSeen);
   CHECK(view.meshes[0].ranks[1]->queued_messages == 3);
   CHECK(view.meshes[0].ranks[1]->queue_waits == 2s);
   CHECK(view.meshes[0].ranks[0]->queued_messages == 0);
   broker.queues.clear();
-  table.set_broker(host(1), broker, kStart + 1s);
-  REQUIRE(view.apply(table.view(view.sequence, kStart)));
+  table.set_broker(host(1), broker, kFirstSeen + 1s);
+  REQUIRE(view.apply(table.view(view.sequence, kFirstSeen)));
   CHECK(view.meshes[0].ranks[1]->queued_messages == 0);
 }
 
 TEST_CASE("site_table: a broker that passes messages on has a rate, a quiet one changes nothing") {
   auto table = make_site();
-  table.set_broker(host(1), SiteBroker{.received = 1000}, kStart);
-  table.set_broker(host(1), SiteBroker{.received = 3000, .delivered = 9}, kStart + 2s);
-  CHECK(table.view(0, kStart).hosts[0].messages_per_second == doctest::Approx(1000));
-  table.set_broker(host(1), SiteBroker{.received = 3003, .delivered = 9}, kStart + 5s);
+  table.set_broker(host(1), SiteBroker{.received = 1000}, kFirstSeen);
+  table.set_broker(host(1), SiteBroker{.received = 3000, .delivered = 9}, kFirstSeen + 2s);
+  CHECK(table.view(0, kFirstSeen).hosts[0].messages_per_second == doctest::Approx(1000));
+  table.set_broker(host(1), SiteBroker{.received = 3003, .delivered = 9}, kFirstSeen + 5s);
   const auto before = table.sequence();
-  table.set_broker(host(1), SiteBroker{.received = 3006, .delivered = 9}, kStart + 8s);
+  table.set_broker(host(1), SiteBroker{.received = 3006, .delivered = 9}, kFirstSeen + 8s);
   CHECK(table.sequence() == before);
 }
