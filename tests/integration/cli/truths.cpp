@@ -45,6 +45,7 @@ TEST_CASE(
   check_mistake({"run", "--hosts", "h1", "--", "true"}, "did you mean tcp:h1:7420 or ssh:h1?");
   check_mistake({"run", "--per-host", "host=2", "--", "true"}, "--hosts says how many");
   check_mistake({"run", "--name", "", "--", "true"}, "--name is empty");
+  check_mistake({"run", "--name", "zz-later", "--", "true"}, "this one would do: zz_later");
   check_mistake({"run", "--per-host", "gpu=4000000000", "--", "true"}, "16384");
   check_mistake({"run", "--per-host", "gpu=20000", "--", "true"}, "16384");
   check_mistake({"run", "--per-host", "gpu=0", "--", "true"}, "gpu=0 is no rank at all");
