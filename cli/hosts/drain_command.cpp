@@ -33,15 +33,24 @@ struct DrainArguments {
   std::optional<std::chrono::milliseconds> grace;
 };
 
-/// The whole name of the mesh that is meant; empty = every mesh. Nothing: stderr says why.
-std::optional<std::string> scope_of(const ReachedHosts& hosts, const DrainArguments& arguments) {
-  if (arguments.mesh.empty()) return "";
+/// The whole names of the meshes that are meant; an empty one means every mesh. None: stderr says
+/// why.
+std::vector<std::string> scopes_of(const ReachedHosts& hosts, const DrainArguments& arguments) {
+  if (arguments.mesh.empty()) return {""};
   // A mesh that is not there can be kept from being started, and what is held can be ended.
   if (const auto name = Name::parse(arguments.mesh); name && name->to_string() != name->base())
-    return arguments.mesh;
-  const auto* const mesh = choose_mesh(hosts.listing, arguments.mesh, Among::all);
-  if (mesh == nullptr) return std::nullopt;
-  return mesh->name;
+    return {arguments.mesh};
+  std::vector<std::string> names;
+  const auto meant = choose_meshes(hosts.listing, {.selector = arguments.mesh}, Among::all);
+  for (const auto& one : meant.all) {
+    if (!one.ranks.empty()) {
+      complain("drain takes whole meshes, not ranks of them as in '" + arguments.mesh +
+               "'; meshbus stop ends ranks");
+      return {};
+    }
+    names.push_back(one.mesh->name);
+  }
+  return names;
 }
 
 Json text_or_null(const std::string& text) {
@@ -66,7 +75,8 @@ int resume(ReachedHosts& hosts, const std::string& mesh, const DrainArguments& a
   return code;
 }
 
-int drain(ReachedHosts& hosts, const std::string& mesh, const DrainArguments& arguments) {
+int drain(ReachedHosts& hosts, const std::string& mesh, const DrainArguments& arguments,
+          Json& json) {
   DrainOptions options{
       .mesh = mesh, .owner = arguments.owner, .hold = arguments.hold, .grace = arguments.grace};
   options.reason = arguments.reason.empty() ? "meshbus drain" : arguments.reason;
@@ -90,16 +100,14 @@ int drain(ReachedHosts& hosts, const std::string& mesh, const DrainArguments& ar
   }
   for (const auto& problem : problems) complain(problem);
   if (arguments.hosts.json) {
-    Json list = Json::array();
     if (done > 0)
-      list.push_back({{"mesh", text_or_null(mesh)},
+      json.push_back({{"mesh", text_or_null(mesh)},
                       {"owner", text_or_null(arguments.owner)},
                       {"attempted", all.attempted},
                       {"ok", all.ok},
                       {"failed", all.failed},
                       {"hold", arguments.hold},
                       {"not_done", problems}});
-    std::cout << dump(list, 2) << "\n";
   } else if (done > 0) {
     std::cout << "drained " << drain_scope(mesh, arguments.owner) << ": " << all.ok << " of "
               << all.attempted << " procs ended"
@@ -114,9 +122,15 @@ int run(const DrainArguments& arguments) {
   auto reached = reach_hosts(arguments.hosts);
   if (const int* code = std::get_if<int>(&reached)) return *code;
   auto& hosts = std::get<ReachedHosts>(reached);
-  const auto mesh = scope_of(hosts, arguments);
-  if (!mesh) return kFailed;
-  return arguments.resume ? resume(hosts, *mesh, arguments) : drain(hosts, *mesh, arguments);
+  const auto meshes = scopes_of(hosts, arguments);
+  if (meshes.empty()) return kFailed;
+  int code = 0;
+  Json json = Json::array();
+  for (const auto& mesh : meshes)
+    code = std::max(code, arguments.resume ? resume(hosts, mesh, arguments)
+                                           : drain(hosts, mesh, arguments, json));
+  if (arguments.hosts.json && !arguments.resume) std::cout << dump(json, 2) << "\n";
+  return code;
 }
 
 }  // namespace
@@ -132,7 +146,8 @@ void add_drain(CLI::App& app, Commands& commands) {
       [arguments] { return run(*arguments); });
   add_host_choice(verb, arguments->hosts);
   verb.add_option("MESH", arguments->mesh,
-                  "Name of the mesh, with or without its uuid; default: every mesh");
+                  "Name of the mesh, with or without its uuid; 'train*': all of that pattern; "
+                  "default: every mesh");
   verb.add_option("--owner", arguments->owner,
                   "Only procs that this launcher answers for: OWNER in meshbus ps --json")
       ->type_name("ADDRESS,NAME");

@@ -112,9 +112,7 @@ int look(ReachedHosts& hosts, const ControllerArguments& arguments) {
   auto controllers = ask_controllers(hosts.context, hosts.answered(), {}, hosts.left);
   const auto& word = arguments.mesh;
   for (auto& controller : controllers) {
-    std::erase_if(controller.meshes, [&](const auto& mesh) {
-      return !word.empty() && mesh->mesh != word && base_of(mesh->mesh) != word;
-    });
+    std::erase_if(controller.meshes, [&](const auto& mesh) { return !is_named(mesh->mesh, word); });
   }
   if (!word.empty())
     std::erase_if(controllers, [](const auto& controller) { return controller.meshes.empty(); });

@@ -16,6 +16,7 @@
 #include "cli/run/run_job.h"
 #include "cli/support/command.h"
 #include "cli/support/exit_codes.h"
+#include "cli/support/name_problem.h"
 #include "cli/support/text_error.h"
 #include "common/base/unique_fd.h"
 
@@ -156,9 +157,11 @@ int run_command(RunArguments& arguments, const std::vector<std::string>& command
     complain("run what? Give a command: meshbus run -n 4 -- COMMAND ARGUMENTS...");
     return kUsage;
   }
-  if (arguments.name && arguments.name->empty()) {
-    complain("--name is empty");
-    return kUsage;
+  if (arguments.name) {
+    if (const auto problem = name_problem("--name", *arguments.name); !problem.empty()) {
+      complain(problem);
+      return kUsage;
+    }
   }
   for (const auto& [flag, path] :
        {std::pair("--json", arguments.json), std::pair("--trace", arguments.trace)}) {

@@ -12,6 +12,7 @@
 #include "cli/support/exit_codes.h"
 #include "cli/support/find_controllers.h"
 #include "cli/support/find_hosts.h"
+#include "cli/support/name_problem.h"
 #include "cli/support/rank_json.h"
 #include "cli/support/text_error.h"
 
@@ -54,8 +55,8 @@ int spawn(const SpawnArguments& arguments, const std::vector<std::string>& comma
     complain("spawn what? Give a command: meshbus spawn NAME -- COMMAND ARGUMENTS...");
     return kUsage;
   }
-  if (const auto name = Name::make(arguments.name); !name) {
-    complain(name.error().within("NAME").to_string());
+  if (const auto problem = name_problem("NAME", arguments.name); !problem.empty()) {
+    complain(problem);
     return kUsage;
   }
   auto attached = attach_hosts(arguments.hosts, Need::all);

@@ -1,7 +1,7 @@
 #include "cli/support/choose_mesh.h"
 
 #include <algorithm>
-#include <vector>
+#include <utility>
 
 #include "cli/support/exit_codes.h"
 #include "cli/support/selector.h"
@@ -18,21 +18,11 @@ bool is_live(const MeshReport* mesh) {
                      [](const RankReport& rank) { return !rank.is_terminal(); });
 }
 
-/// "train-13Se1Maqzryj (live), ..."
-std::string listed(const Meshes& meshes) {
-  constexpr std::size_t most = 8;
-  std::string text;
-  for (std::size_t i = 0; i < meshes.size() && i < most; ++i)
-    text += (i == 0 ? "" : ", ") + meshes[i]->name + (is_live(meshes[i]) ? " (live)" : " (ended)");
-  return meshes.size() > most ? text + " and " + std::to_string(meshes.size() - most) + " more"
-                              : text;
-}
-
 Meshes matching(const MeshListing& listing, const std::string& word) {
   Meshes found;
   for (const auto& mesh : listing.meshes) {
     if (mesh.name == word) return {&mesh};
-    if (word.empty() || base_of(mesh.name) == word) found.push_back(&mesh);
+    if (is_named(mesh.name, word)) found.push_back(&mesh);
   }
   return found;
 }
@@ -47,13 +37,11 @@ void complain_of_none(const MeshListing& listing, const std::string& word) {
            (listing.unreachable.empty() ? "" : "; the hosts that do not answer may have it"));
 }
 
-}  // namespace
+/// How a word that means several meshes can be told apart.
+enum class TakesSeveral { no, yes };
 
-std::string base_of(const std::string& mesh) {
-  return mesh.substr(0, mesh.rfind('-'));
-}
-
-const MeshReport* choose_mesh(const MeshListing& listing, const std::string& word, Among among) {
+const MeshReport* choose(const MeshListing& listing, const std::string& word, Among among,
+                         TakesSeveral several) {
   const auto found = matching(listing, word);
   Meshes live;
   std::copy_if(found.begin(), found.end(), std::back_inserter(live), is_live);
@@ -66,26 +54,26 @@ const MeshReport* choose_mesh(const MeshListing& listing, const std::string& wor
              " has ended already: " + listed(found));
   } else {
     const auto& meant = live.empty() ? found : live;
-    complain(std::to_string(meant.size()) + " meshes are meant by '" + word +
-             "': " + listed(meant) + "; give the whole name of one");
+    complain(
+        std::to_string(meant.size()) + " meshes are meant by '" + word + "': " + listed(meant) +
+        "; give the whole name of one" +
+        (several == TakesSeveral::yes && !word.empty() ? ", or '" + word + "-*' for all" : ""));
   }
   return nullptr;
 }
 
-MeantRanks choose_ranks(const MeshListing& listing, const std::string& selector, Among among) {
-  const auto give_up = [](const Error& error, int code) {
-    complain(error.detail());
-    return MeantRanks{.code = code};
-  };
-  const auto parsed = Selector::parse(selector);
-  if (!parsed) return give_up(parsed.error(), kUsage);
-  const auto* const mesh = choose_mesh(listing, parsed->mesh, among);
-  if (mesh == nullptr) return {.code = kFailed};
-  if (parsed->ranks.empty() && parsed->slices.empty()) return {.mesh = mesh};
-  const auto whole = mesh->ref();
+MeantRanks give_up(const Error& error, int code) {
+  complain(error.detail());
+  return {.code = code};
+}
+
+/// The ranks of that mesh that a selector names.
+MeantRanks ranks_of(const MeshReport& mesh, const Selector& selector) {
+  if (selector.ranks.empty() && selector.slices.empty()) return {.mesh = &mesh};
+  const auto whole = mesh.ref();
   if (!whole) return give_up(whole.error(), kFailed);
-  const auto views = parsed->select(*whole);
-  if (!views) return give_up(views.error(), parsed->slices.empty() ? kFailed : kUsage);
+  const auto views = selector.select(*whole);
+  if (!views) return give_up(views.error(), selector.slices.empty() ? kFailed : kUsage);
   std::vector<std::uint64_t> ranks;
   for (const auto& view : *views) {
     for (std::uint64_t ordinal = 0; ordinal < view.num_ranks(); ++ordinal) {
@@ -93,7 +81,75 @@ MeantRanks choose_ranks(const MeshListing& listing, const std::string& selector,
     }
   }
   std::sort(ranks.begin(), ranks.end());
-  return {.mesh = mesh, .ranks = to_rank_set(ranks)};
+  return {.mesh = &mesh, .ranks = to_rank_set(ranks)};
+}
+
+MeantRanks choose_ranks_of(const MeshListing& listing, const Selector& selector, Among among,
+                           TakesSeveral several) {
+  const auto* const mesh = choose(listing, selector.mesh, among, several);
+  return mesh == nullptr ? MeantRanks{.code = kFailed} : ranks_of(*mesh, selector);
+}
+
+RankSet common_ranks(const RankSet& all, const RankSet& meant) {
+  std::vector<std::uint64_t> both;
+  for (const auto& block : all) {
+    for (auto rank = block.begin; rank < block.end; ++rank) {
+      if (is_meant(meant, rank)) both.push_back(rank);
+    }
+  }
+  return to_rank_set(both);
+}
+
+}  // namespace
+
+std::string listed(const Meshes& meshes) {
+  constexpr std::size_t most = 8;
+  std::string text;
+  for (std::size_t i = 0; i < meshes.size() && i < most; ++i)
+    text += (i == 0 ? "" : ", ") + meshes[i]->name + (is_live(meshes[i]) ? " (live)" : " (ended)");
+  return meshes.size() > most ? text + " and " + std::to_string(meshes.size() - most) + " more"
+                              : text;
+}
+
+const MeshReport* choose_mesh(const MeshListing& listing, const std::string& word, Among among) {
+  return choose(listing, word, among, TakesSeveral::no);
+}
+
+MeantRanks choose_ranks(const MeshListing& listing, const std::string& selector, Among among) {
+  const auto parsed = Selector::parse(selector);
+  if (!parsed) return give_up(parsed.error(), kUsage);
+  return choose_ranks_of(listing, *parsed, among, TakesSeveral::no);
+}
+
+MeantMeshes choose_meshes(const MeshListing& listing, const MeshChoice& choice, Among among) {
+  const auto parsed = Selector::parse(choice.selector);
+  if (!parsed) return {.code = give_up(parsed.error(), kUsage).code};
+  if (!choice.is_all && !is_pattern(parsed->mesh)) {
+    const auto meant = choose_ranks_of(listing, *parsed, among, TakesSeveral::yes);
+    if (meant.mesh == nullptr) return {.code = meant.code};
+    return {.all = {meant}};
+  }
+  auto found = matching(listing, parsed->mesh);
+  const bool has_ended = !found.empty();
+  if (among == Among::live) std::erase_if(found, [](const auto* mesh) { return !is_live(mesh); });
+  if (found.empty()) {
+    // To have nothing left to do is what --all asks for.
+    if (choice.is_all) {
+      complain(std::string(among == Among::live ? "no live mesh" : "no mesh") + " on these hosts");
+    } else if (has_ended) {
+      complain("every mesh that '" + parsed->mesh + "' means has ended already");
+    } else {
+      complain_of_none(listing, parsed->mesh);
+    }
+    return {.code = choice.is_all ? 0 : kFailed};
+  }
+  MeantMeshes meant;
+  for (const auto* mesh : found) {
+    auto ranks = ranks_of(*mesh, *parsed);
+    if (ranks.mesh == nullptr) return {.code = ranks.code};
+    meant.all.push_back(std::move(ranks));
+  }
+  return meant;
 }
 
 RankSet ranks_on(const MeshReport& mesh, const HostAddr& host) {
@@ -109,6 +165,10 @@ RankSet ranks_on(const MeshReport& mesh, const HostAddr& host) {
   }
   std::sort(ranks.begin(), ranks.end());
   return to_rank_set(ranks);
+}
+
+RankSet ranks_on(const MeantRanks& meant, const HostAddr& host) {
+  return common_ranks(ranks_on(*meant.mesh, host), meant.ranks);
 }
 
 bool is_meant(const RankSet& ranks, std::uint64_t rank) {

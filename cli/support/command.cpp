@@ -113,6 +113,18 @@ void add_host_choice(CLI::App& verb, HostChoice& choice) {
       "Give up after this time; default " + duration_to_text(choice.timeout));
 }
 
+void add_mesh_choice(CLI::App& verb, MeshChoice& choice, const std::string& meaning) {
+  auto* const all = verb.add_flag("--all", choice.is_all, "Every mesh on the hosts");
+  verb.add_option("RANKS", choice.selector, meaning)->excludes(all);
+}
+
+void add_mesh_order(CLI::App& verb, MeshChoice& choice, const std::string& meaning) {
+  auto* const all = verb.add_flag("--all", choice.is_all,
+                                  "Every live mesh on the hosts; on a terminal you are asked");
+  verb.add_flag("--yes", choice.is_sure, "With --all: do not ask")->needs(all);
+  verb.add_option("RANKS", choice.selector, meaning)->excludes(all);
+}
+
 CLI::Option* add_duration(CLI::App& verb, const std::string& name,
                           std::function<void(std::chrono::milliseconds)> take,
                           const std::string& meaning) {

@@ -65,11 +65,25 @@ struct HostChoice {
   bool json = false;
 };
 
+/// Which meshes a command is for: one, those of a pattern, or all.
+struct MeshChoice {
+  /// See selector.h; the mesh may be a pattern (mesh_pattern.h). Empty: not given.
+  std::string selector = {};
+  bool is_all = false;
+  /// --yes: nobody is asked.
+  bool is_sure = false;
+};
+
 /// --hosts, --hostfile, --context
 void add_hosts(CLI::App& verb, HostsSaid& said, const std::string& meaning,
                const std::string& type);
 /// The same for running hosts, with --timeout and --json. `choice.timeout` is the default.
 void add_host_choice(CLI::App& verb, HostChoice& choice);
+
+/// RANKS, and --all, of a command that looks at meshes.
+void add_mesh_choice(CLI::App& verb, MeshChoice& choice, const std::string& meaning);
+/// The same with --yes, of a command that acts on them: it takes no default.
+void add_mesh_order(CLI::App& verb, MeshChoice& choice, const std::string& meaning);
 
 /// An option that takes a duration with its unit.
 CLI::Option* add_duration(CLI::App& verb, const std::string& name,

@@ -62,19 +62,23 @@ struct Acted {
   Result<Outcome> outcome;
 };
 /// Gives an order to all parts at once, and to each silent host that answers after all.
+/// `is_concerned`: which of the silent hosts are tried again; nothing: all of them.
 template <typename Outcome>
-std::vector<Acted<Outcome>> act_on_all(ReachedHosts& hosts,
-                                       const std::function<Result<Outcome>(HostMesh&)>& act) {
+std::vector<Acted<Outcome>> act_on_all(
+    ReachedHosts& hosts, const std::function<Result<Outcome>(HostMesh&)>& act,
+    const std::function<bool(const HostAddr&)>& is_concerned = nullptr) {
   std::vector<std::future<Acted<Outcome>>> orders;
   for (auto& part : hosts.parts)
     orders.push_back(std::async(std::launch::async, [&part, &act] {
       return Acted<Outcome>{part.hosts(), false, act(part)};
     }));
-  for (const auto& silent : hosts.listing.unreachable)
+  for (const auto& silent : hosts.listing.unreachable) {
+    if (is_concerned && !is_concerned(silent.host)) continue;
     orders.push_back(std::async(std::launch::async, [&hosts, &act, host = silent.host] {
       auto mesh = reach_again(hosts, host);
       return Acted<Outcome>{{host}, true, mesh ? act(*mesh) : Result<Outcome>(fail(mesh.error()))};
     }));
+  }
   std::vector<Acted<Outcome>> all;
   for (auto& order : orders) all.push_back(order.get());
   return all;

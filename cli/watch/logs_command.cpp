@@ -13,6 +13,8 @@
 #include <csignal>
 #include <cstring>
 #include <iostream>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <system_error>
@@ -36,8 +38,8 @@ using Json = nlohmann::ordered_json;
 
 struct LogsArguments {
   HostChoice hosts;
-  /// Empty: the only one there is.
-  std::string mesh;
+  /// None: the only mesh that there is.
+  MeshChoice meshes;
   RankSet ranks;
   /// None: as many as hosts keep in memory.
   std::optional<std::uint64_t> tail;
@@ -61,18 +63,15 @@ const char* stream_name(Stream stream) {
 /// signals and time.
 class LogPrinter {
  public:
-  LogPrinter(const LogsArguments& arguments, const MeshReport& mesh)
-      : arguments_(arguments),
-        mesh_(mesh),
-        writer_({}),
-        folder_([this](Stream stream, const RankSet& ranks, const std::string& text) {
-          on_folded(stream, ranks, text);
-        }),
-        lines_([this](ShownLine line) { on_line(std::move(line)); }),
-        event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  LogPrinter(const LogsArguments& arguments, const std::vector<MeantRanks>& meant)
+      : arguments_(arguments), writer_({}), event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     if (!event_) throw std::system_error(errno, std::generic_category(), "eventfd");
-    if (!arguments.raw && !arguments.hosts.json)
-      prefixes_ = make_prefixes(base_of(mesh.name), mesh.region.extent());
+    std::map<std::string, std::size_t> bases;
+    for (const auto& one : meant) ++bases[base_of(one.mesh->name)];
+    for (const auto& one : meant) {
+      const auto base = base_of(one.mesh->name);
+      add_source(*one.mesh, bases[base] > 1 ? one.mesh->name : base, meant.size() > 1);
+    }
   }
 
   /// It is over when so many streams are.
@@ -85,13 +84,14 @@ class LogPrinter {
   /// Readable when all is over.
   int fd() const { return event_.get(); }
 
-  void on_piece(const LogPiece& piece) {
+  /// `mesh`: its place among those that are meant.
+  void on_piece(std::size_t mesh, const LogPiece& piece) {
     const std::lock_guard lock(mutex_);
     missed_ += piece.missed;
     if (arguments_.raw) {
       write(piece.stream, piece.bytes);
     } else {
-      lines_.add(piece);
+      sources_[mesh]->lines.add(piece);
       if (arguments_.follow || text_[0].size() + text_[1].size() > kBatch) write_out();
     }
     if (writer_.error() != 0) wake();
@@ -111,7 +111,8 @@ class LogPrinter {
   bool flush_old() {
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock) return false;
-    folder_.flush(std::chrono::steady_clock::now() - kFoldWait);
+    for (const auto& source : sources_)
+      source->folder.flush(std::chrono::steady_clock::now() - kFoldWait);
     write_out();
     return true;
   }
@@ -136,14 +137,39 @@ class LogPrinter {
 
  private:
   static constexpr std::size_t kBatch = 64 * 1024;
+  /// The lines of one mesh.
+  struct Source {
+    const MeshReport& mesh;
+    /// What stands before each rank's lines.
+    std::vector<std::string> prefixes;
+    /// What stands before the ranks of a folded line; with several meshes only.
+    std::string label;
+    LineFolder folder;
+    LineAssembler lines;
+  };
 
+  void add_source(const MeshReport& mesh, const std::string& label, bool is_one_of_several) {
+    const auto index = sources_.size();
+    auto prefixes = arguments_.raw || arguments_.hosts.json
+                        ? std::vector<std::string>()
+                        : make_prefixes(label, mesh.region.extent());
+    sources_.push_back(std::unique_ptr<Source>(new Source{
+        mesh, std::move(prefixes), is_one_of_several ? label + " " : "",
+        LineFolder([this, index](Stream stream, const RankSet& ranks, const std::string& text) {
+          on_folded(*sources_[index], stream, ranks, text);
+        }),
+        LineAssembler(
+            [this, index](ShownLine line) { on_line(*sources_[index], std::move(line)); })}));
+  }
   void wake() const {
     const std::uint64_t one = 1;
     [[maybe_unused]] const auto n = ::write(event_.get(), &one, sizeof one);
   }
   void flush() {
-    lines_.finish();
-    folder_.flush();
+    for (const auto& source : sources_) {
+      source->lines.finish();
+      source->folder.flush();
+    }
     write_out();
   }
   void write(Stream stream, std::string_view bytes) { writer_.write(0, stream, bytes); }
@@ -164,11 +190,12 @@ class LogPrinter {
   std::string safe(Stream stream, const std::string& line) const {
     return is_terminal_[stream == Stream::err ? 1 : 0] ? shown(line) : line;
   }
-  void on_line(ShownLine line) {
+  void on_line(Source& source, ShownLine line) {
     if (arguments_.fold) {
-      folder_.add(line.rank, line.stream, std::move(line.text), std::chrono::steady_clock::now());
+      source.folder.add(line.rank, line.stream, std::move(line.text),
+                        std::chrono::steady_clock::now());
     } else if (arguments_.hosts.json) {
-      Json json = {{"mesh", mesh_.name},
+      Json json = {{"mesh", source.mesh.name},
                    {"rank", line.rank},
                    {"stream", stream_name(line.stream)},
                    {"offset", line.offset}};
@@ -176,29 +203,27 @@ class LogPrinter {
       json["line"] = line.text;
       put(Stream::out, dump(json) + "\n");
     } else {
-      put(line.stream, prefixes_[line.rank] + safe(line.stream, line.text) + "\n");
+      put(line.stream, source.prefixes[line.rank] + safe(line.stream, line.text) + "\n");
     }
   }
-  void on_folded(Stream stream, const RankSet& ranks, const std::string& text) {
+  void on_folded(const Source& source, Stream stream, const RankSet& ranks,
+                 const std::string& text) {
     if (arguments_.hosts.json) {
-      const Json json = {{"mesh", mesh_.name},
+      const Json json = {{"mesh", source.mesh.name},
                          {"ranks", to_string(ranks)},
                          {"stream", stream_name(stream)},
                          {"line", text}};
       put(Stream::out, dump(json) + "\n");
     } else {
-      put(stream, "[" + to_string(ranks) + "] " + safe(stream, text) + "\n");
+      put(stream, "[" + source.label + to_string(ranks) + "] " + safe(stream, text) + "\n");
     }
     if (text_[0].size() + text_[1].size() > kBatch) write_out();
   }
 
   const LogsArguments& arguments_;
-  const MeshReport& mesh_;
-  std::vector<std::string> prefixes_;
   mutable std::mutex mutex_;
   OutputWriter writer_;
-  LineFolder folder_;
-  LineAssembler lines_;
+  std::vector<std::unique_ptr<Source>> sources_;
   std::array<bool, 2> is_terminal_{::isatty(STDOUT_FILENO) == 1, ::isatty(STDERR_FILENO) == 1};
   std::string text_[2];  // to be written: stdout, stderr
   std::uint64_t missed_ = 0;
@@ -221,12 +246,21 @@ std::optional<int> wait_end(LogPrinter& printer, int signals, bool folds) {
   }
 }
 
-/// What to ask each part for: the ranks that it has.
-std::vector<std::pair<const HostMesh*, LogOptions>> log_orders(const ReachedHosts& hosts,
-                                                               const MeshReport& mesh,
-                                                               LogOptions options) {
-  if (hosts.parts.size() == 1 && !hosts.has_silent()) return {{&hosts.parts.front(), options}};
-  std::vector<std::pair<const HostMesh*, LogOptions>> orders;
+/// What to ask a part of the hosts for.
+struct LogOrder {
+  const HostMesh* part;
+  /// Its place among those that are meant.
+  std::size_t mesh;
+  LogOptions options;
+};
+
+/// Asks each part for the ranks that it has.
+void add_log_orders(const ReachedHosts& hosts, std::size_t index, const MeshReport& mesh,
+                    const LogOptions& options, std::vector<LogOrder>& orders) {
+  if (hosts.parts.size() == 1 && !hosts.has_silent()) {
+    orders.push_back({&hosts.parts.front(), index, options});
+    return;
+  }
   for (const auto& part : hosts.parts) {
     std::vector<std::uint64_t> ranks;
     for (const auto& rank : mesh.ranks) {
@@ -235,10 +269,9 @@ std::vector<std::pair<const HostMesh*, LogOptions>> log_orders(const ReachedHost
       if (is_here && is_meant(options.ranks, rank.rank)) ranks.push_back(rank.rank);
     }
     if (ranks.empty()) continue;
-    orders.emplace_back(&part, options);
-    orders.back().second.ranks = to_rank_set(ranks);
+    orders.push_back({&part, index, options});
+    orders.back().options.ranks = to_rank_set(ranks);
   }
-  return orders;
 }
 
 int logs(const LogsArguments& arguments) {
@@ -254,29 +287,32 @@ int logs(const LogsArguments& arguments) {
   auto reached = reach_hosts(arguments.hosts);
   if (const int* code = std::get_if<int>(&reached)) return *code;
   const auto& hosts = std::get<ReachedHosts>(reached);
-  const auto meant = choose_ranks(hosts.listing, arguments.mesh, Among::all);
-  if (meant.mesh == nullptr) return meant.code;
-  const auto* const mesh = meant.mesh;
-  if (!meant.ranks.empty() && !arguments.ranks.empty()) {
-    complain("logs: ranks are named twice: by --rank, and in '" + arguments.mesh + "'");
+  const auto meant = choose_meshes(hosts.listing, arguments.meshes, Among::all);
+  if (meant.all.empty()) return meant.code;
+  if (!meant.all.front().ranks.empty() && !arguments.ranks.empty()) {
+    complain("logs: ranks are named twice: by --rank, and in '" + arguments.meshes.selector + "'");
     return kUsage;
   }
 
-  LogPrinter printer(arguments, *mesh);
+  LogPrinter printer(arguments, meant.all);
   LogOptions options;
-  options.ranks = meant.ranks.empty() ? arguments.ranks : meant.ranks;
   options.out = arguments.out || !arguments.err;
   options.err = arguments.err || !arguments.out;
   options.tail = arguments.tail.value_or(options.tail);
   options.follow = arguments.follow;
-  const auto orders = log_orders(hosts, *mesh, std::move(options));
+  std::vector<LogOrder> orders;
+  for (std::size_t i = 0; i < meant.all.size(); ++i) {
+    options.ranks = meant.all[i].ranks.empty() ? arguments.ranks : meant.all[i].ranks;
+    add_log_orders(hosts, i, *meant.all[i].mesh, options, orders);
+  }
   printer.expect(orders.size());
   std::vector<LogStream> streams;
-  for (const auto& [part, order] : orders) {
+  for (const auto& order : orders) {
     auto stream =
-        part->logs(*mesh, order,
-                   {.on_piece = [&printer](const LogPiece& piece) { printer.on_piece(piece); },
-                    .on_end = [&printer](const Result<void>& how) { printer.on_end(how); }});
+        order.part->logs(*meant.all[order.mesh].mesh, order.options,
+                         {.on_piece = [&printer, mesh = order.mesh](
+                                          const LogPiece& piece) { printer.on_piece(mesh, piece); },
+                          .on_end = [&printer](const Result<void>& how) { printer.on_end(how); }});
     if (!stream) {
       complain(stream.error().detail());
       return kFailed;
@@ -334,8 +370,9 @@ void add_logs(CLI::App& app, Commands& commands) {
                      "nobody reads the output"},
       [arguments] { return logs(*arguments); });
   add_host_choice(verb, arguments->hosts);
-  verb.add_option("MESH", arguments->mesh,
-                  "Name of the mesh, with or without its uuid; default: the only one there is");
+  add_mesh_choice(verb, arguments->meshes,
+                  "A mesh, with or without its uuid, or ranks of it: train[0-5,7]; 'train*': all "
+                  "of that pattern; default: the only mesh that there is");
   verb.add_flag("-f,--follow", arguments->follow,
                 "Go on with what they write from now on, until they have ended");
   add_text(

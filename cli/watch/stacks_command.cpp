@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <iostream>
@@ -25,7 +26,7 @@ constexpr std::chrono::milliseconds kLookLimit{20'000};
 
 struct StacksArguments {
   HostChoice hosts;
-  std::string mesh;
+  MeshChoice meshes;
   bool is_main_only = false;
   bool is_kernel_only = false;
 };
@@ -36,12 +37,9 @@ std::string seconds_text(std::chrono::milliseconds time) {
   return text;
 }
 
-int run(const StacksArguments& arguments) {
-  auto reached = reach_hosts(arguments.hosts);
-  if (const int* code = std::get_if<int>(&reached)) return *code;
-  auto& hosts = std::get<ReachedHosts>(reached);
-  const auto meant = choose_ranks(hosts.listing, arguments.mesh, Among::live);
-  if (meant.mesh == nullptr) return meant.code;
+/// Looks at one mesh; what is found as JSON. Returns the exit code.
+int look(ReachedHosts& hosts, const MeantRanks& meant, const StacksArguments& arguments,
+         nlohmann::ordered_json& json) {
   const auto by_host = live_ranks_by_host(meant.mesh->ranks, meant.ranks);
   if (by_host.empty()) {
     complain(meant.mesh->name + ": none of these ranks is alive");
@@ -53,10 +51,9 @@ int run(const StacksArguments& arguments) {
   for (const auto& answer : asked.answers) tree.add(answer);
   for (const auto& problem : asked.problems) complain(meant.mesh->name + ": " + problem);
   if (arguments.hosts.json) {
-    nlohmann::ordered_json json = {
+    json = {
         {"mesh", meant.mesh->name}, {"took_ms", asked.took.count()}, {"not_done", asked.problems}};
     json.update(tree.json());
-    std::cout << dump(json, 2) << "\n";
   } else {
     const auto count = tree.ranks().size();
     std::cout << meant.mesh->name << ": " << count << (count == 1 ? " rank" : " ranks") << " on "
@@ -65,6 +62,24 @@ int run(const StacksArguments& arguments) {
               << tree.text(arguments.is_main_only);
   }
   return asked.problems.empty() ? 0 : kFailed;
+}
+
+int run(const StacksArguments& arguments) {
+  auto reached = reach_hosts(arguments.hosts);
+  if (const int* code = std::get_if<int>(&reached)) return *code;
+  auto& hosts = std::get<ReachedHosts>(reached);
+  const auto meant = choose_meshes(hosts.listing, arguments.meshes, Among::live);
+  int code = meant.code;
+  auto all = nlohmann::ordered_json::array();
+  for (const auto& one : meant.all) {
+    nlohmann::ordered_json json;
+    code = std::max(code, look(hosts, one, arguments, json));
+    if (!json.is_null()) all.push_back(std::move(json));
+  }
+  if (!arguments.hosts.json || all.empty()) return code;
+  const bool is_list = arguments.meshes.is_all || is_pattern(arguments.meshes.selector);
+  std::cout << dump(is_list ? all : all.front(), 2) << "\n";
+  return code;
 }
 
 }  // namespace
@@ -77,9 +92,9 @@ void add_stacks(CLI::App& app, Commands& commands) {
        .examples = {"stacks train", "stacks 'train[3,7]'", "stacks --json train"},
        .exit_codes = "0 all hosts answered; 1 no such mesh, no live rank, or a host that did not"},
       [arguments] { return run(*arguments); });
-  verb.add_option("RANKS", arguments->mesh,
-                  "A mesh, with or without its uuid, or ranks of it: train[0-5,7]. The only mesh "
-                  "when absent");
+  add_mesh_choice(verb, arguments->meshes,
+                  "A live mesh, with or without its uuid, or ranks of it: train[0-5,7]; 'train*': "
+                  "all of that pattern, and a list as JSON; default: the only mesh that there is");
   verb.add_flag("--main-only", arguments->is_main_only, "Only the first thread of each process");
   verb.add_flag("--kernel-only", arguments->is_kernel_only,
                 "Only what the kernel says; no thread is stopped, not even for milliseconds");

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <iostream>
 #include <map>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -18,6 +19,7 @@
 #include "cli/support/selector.h"
 #include "cli/support/text_error.h"
 #include "cli/support/usage_text.h"
+#include "cli/watch/status_rows.h"
 
 namespace meshbus::cli {
 namespace {
@@ -29,8 +31,8 @@ constexpr std::chrono::milliseconds kLookAgain{100};
 
 struct StatusArguments {
   HostChoice hosts;
-  /// Empty: every mesh.
-  std::string mesh;
+  /// None: every mesh.
+  MeshChoice meshes;
   /// The actors of that name instead of the procs.
   std::string actor;
   std::optional<Status::Kind> wait;
@@ -38,22 +40,6 @@ struct StatusArguments {
 
 /// The ranks of each status, by its order.
 using Groups = std::map<Status, std::vector<std::uint64_t>>;
-
-Groups group(const StatusMesh& statuses) {
-  Groups groups;
-  for (std::uint64_t rank = 0; rank < statuses.region().num_ranks(); ++rank)
-    groups[*statuses.get(rank)].push_back(rank);
-  return groups;
-}
-
-/// The live ranks that are slow, and those that are frozen.
-std::map<Trouble, std::vector<std::uint64_t>> troubles_of(const MeshReport& mesh) {
-  std::map<Trouble, std::vector<std::uint64_t>> troubles;
-  for (const auto& rank : mesh.ranks) {
-    if (rank.trouble != Trouble::none) troubles[rank.trouble].push_back(rank.rank);
-  }
-  return troubles;
-}
 
 Json to_json(const Groups& groups) {
   Json list = Json::array();
@@ -72,17 +58,6 @@ void print(const Groups& groups) {
     std::cout << (is_first ? "" : "; ") << status << ": " << to_string(to_rank_set(ranks));
     is_first = false;
   }
-}
-
-Json to_json(const MeshReport& mesh, const Groups& groups) {
-  Json troubles = Json::array();
-  for (const auto& [trouble, ranks] : troubles_of(mesh))
-    troubles.push_back(
-        {{"trouble", std::string(to_string(trouble))}, {"ranks", to_string(to_rank_set(ranks))}});
-  return {{"mesh", mesh.name},
-          {"region", mesh.region.to_string()},
-          {"statuses", to_json(groups)},
-          {"troubles", troubles}};
 }
 
 /// How the actors of that name in a mesh stand, as their procs say, or the ends of these.
@@ -118,7 +93,7 @@ Result<Groups> group_actors(Context& context, const MeshReport& mesh, const Name
 }
 
 /// Returns the exit code.
-int show_actors(Context& context, const std::vector<const MeshReport*>& meshes,
+int show_actors(Context& context, const std::vector<MeantRanks>& meshes,
                 const StatusArguments& arguments) {
   const auto actor = Name::parse(arguments.actor);
   if (!actor) {
@@ -127,7 +102,8 @@ int show_actors(Context& context, const std::vector<const MeshReport*>& meshes,
   }
   int code = 0;
   Json json = Json::array();
-  for (const auto* mesh : meshes) {
+  for (const auto& meant : meshes) {
+    const auto* const mesh = meant.mesh;
     const auto groups = group_actors(context, *mesh, *actor, arguments.hosts.timeout);
     if (!groups) {
       complain(groups.error().to_string());
@@ -150,95 +126,118 @@ int show_actors(Context& context, const std::vector<const MeshReport*>& meshes,
   return code;
 }
 
-/// Statuses as the listing has them: nothing is waited for that a silent host would have to say.
-Result<StatusMesh> listed_statuses(const ReachedHosts& hosts, const MeshReport& mesh,
-                                   const ProcMeshRef& ref) {
-  std::map<std::uint64_t, Status> known;
-  for (const auto& host : hosts.answered()) {
-    for (const auto& block : ranks_on(mesh, host)) {
-      for (auto rank = block.begin; rank < block.end; ++rank)
-        known[rank] = Status(Status::Kind::not_exist);
-    }
-  }
-  for (const auto& rank : mesh.ranks) known[rank.rank] = rank.status();
-  std::vector<Status> statuses;
-  for (std::uint64_t rank = 0; rank < ref.num_ranks(); ++rank) {
-    const auto at = known.find(rank);
-    statuses.push_back(at == known.end() ? Status() : at->second);
-  }
-  return StatusMesh::make(Region(ref.region().extent()), statuses);
-}
-
-Result<StatusMesh> statuses_of(const ReachedHosts& hosts, const MeshReport& mesh,
-                               const StatusArguments& arguments) {
+/// Waits until the ranks of a mesh have got there. Errors: those of HostMesh::wait_status().
+Result<void> wait_for(const ReachedHosts& hosts, const MeshReport& mesh, Status::Kind status) {
   const auto ref = mesh.ref();
   if (!ref) return fail(ref.error());
-  const auto& part = hosts.parts.front();
-  if (arguments.wait)
-    return part.wait_status(*ref, *arguments.wait, {.deadline = hosts.left, .idle = {}});
-  if (hosts.parts.size() > 1 || hosts.has_silent()) return listed_statuses(hosts, mesh, *ref);
-  return part.statuses(*ref, hosts.left);
-}
-
-/// The ranks of these groups that are meant.
-Groups cut(const Groups& groups, const RankSet& meant) {
-  Groups found;
-  for (const auto& [status, ranks] : groups) {
-    for (const auto rank : ranks) {
-      if (is_meant(meant, rank)) found[status].push_back(rank);
-    }
-  }
-  return found;
-}
-
-/// Returns the exit code.
-int show(const ReachedHosts& hosts, const MeshReport& mesh, const RankSet& meant,
-         const StatusArguments& arguments, Json& json) {
-  const auto statuses = statuses_of(hosts, mesh, arguments);
-  if (!statuses) {
-    complain(statuses.error().to_string());
-    return kFailed;
-  }
-  const auto groups = cut(group(*statuses), meant);
-  if (arguments.hosts.json) {
-    json.push_back(to_json(mesh, groups));
-  } else {
-    std::cout << mesh.name << "  ";
-    print(groups);
-    for (const auto& [trouble, ranks] : troubles_of(mesh))
-      std::cout << "; " << to_string(trouble) << ": " << to_string(to_rank_set(ranks));
-    std::cout << "\n";
-  }
-  // A wait asks whether all went well.
-  return std::any_of(groups.begin(), groups.end(),
-                     [&](const auto& one) {
-                       return one.first.kind() == Status::Kind::unknown ||
-                              (arguments.wait && one.first.is_failure());
-                     })
-             ? kFailed
-             : 0;
-}
-
-/// With --wait, a mesh that is not there yet is waited for.
-void await_mesh(ReachedHosts& hosts, const std::string& selector) {
-  const auto parsed = Selector::parse(selector);
-  const auto is_there = [&](const MeshReport& mesh) {
-    return mesh.name == parsed->mesh || base_of(mesh.name) == parsed->mesh;
+  // A mesh has all its ranks on hosts that reach each other.
+  const auto has_it = [&mesh](const HostMesh& part) {
+    return std::any_of(part.hosts().begin(), part.hosts().end(), [&mesh](const HostAddr& host) {
+      return std::find(mesh.hosts.begin(), mesh.hosts.end(), host) != mesh.hosts.end();
+    });
   };
-  const auto end = std::chrono::steady_clock::now() + hosts.left;
-  while (parsed && hosts.left > kLeastTime &&
-         std::none_of(hosts.listing.meshes.begin(), hosts.listing.meshes.end(), is_there)) {
-    std::this_thread::sleep_for(kLookAgain);
-    std::vector<MeshReport> meshes;
-    for (const auto& part : hosts.parts) {
-      auto listing = part.meshes(hosts.left);
-      if (listing) meshes.insert(meshes.end(), listing->meshes.begin(), listing->meshes.end());
-    }
-    hosts.listing.meshes = merged(std::move(meshes));
-    hosts.left = std::max(
-        std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now()),
-        kLeastTime);
+  const auto part = std::find_if(hosts.parts.begin(), hosts.parts.end(), has_it);
+  const auto& asked = part == hosts.parts.end() ? hosts.parts.front() : *part;
+  const auto waited = asked.wait_status(*ref, status, {.deadline = hosts.left, .idle = {}});
+  return waited ? Result<void>() : Result<void>(fail(waited.error()));
+}
+
+/// The ranks of a mesh that are meant, as they stand.
+StatusRows rows_of(const ReachedHosts& hosts, const MeantRanks& meant) {
+  StatusRows rows;
+  std::set<std::uint64_t> known;
+  for (const auto& rank : meant.mesh->ranks) {
+    known.insert(rank.rank);
+    if (is_meant(meant.ranks, rank.rank)) rows.add(rank);
   }
+  const auto answered = hosts.answered();
+  for (const auto& host : std::set<HostAddr>(meant.mesh->hosts.begin(), meant.mesh->hosts.end())) {
+    const bool has_answered = std::find(answered.begin(), answered.end(), host) != answered.end();
+    for (const auto& block : ranks_on(meant, host)) {
+      for (auto rank = block.begin; rank < block.end; ++rank) {
+        if (!known.contains(rank)) rows.add_unheard(rank, has_answered);
+      }
+    }
+  }
+  return rows;
+}
+
+/// What the hosts say of the meshes by now.
+void look_again(ReachedHosts& hosts) {
+  std::vector<MeshReport> meshes;
+  for (const auto& part : hosts.parts) {
+    auto listing = part.meshes(hosts.left);
+    if (listing) meshes.insert(meshes.end(), listing->meshes.begin(), listing->meshes.end());
+  }
+  hosts.listing.meshes = merged(std::move(meshes));
+}
+
+using Clock = std::chrono::steady_clock;
+
+std::chrono::milliseconds left_until(Clock::time_point end) {
+  return std::max(std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()), kLeastTime);
+}
+
+/// Whether there are hosts, of those that are meant, that were not there before.
+bool has_new_host(const HostChoice& choice, const std::vector<HostAddr>& known) {
+  const auto found = find_hosts(choice);
+  const auto* const hosts = std::get_if<FoundHosts>(&found);
+  return hosts != nullptr &&
+         std::any_of(hosts->addresses.begin(), hosts->addresses.end(), [&](const HostAddr& host) {
+           return std::find(known.begin(), known.end(), host) == known.end();
+         });
+}
+
+/// With --wait, hosts and a mesh that are not there yet are waited for. Or the exit code; stderr
+/// says why.
+std::variant<ReachedHosts, int> reach_in_time(const StatusArguments& arguments) {
+  if (!arguments.wait) return reach_hosts(arguments.hosts);
+  const auto parsed = Selector::parse(arguments.meshes.selector);
+  if (!parsed) {
+    complain(parsed.error().detail());
+    return kUsage;
+  }
+  auto choice = arguments.hosts;
+  const auto end = Clock::now() + choice.timeout;
+  while (!has_new_host(choice, {}) && left_until(end) > kLeastTime)
+    std::this_thread::sleep_for(kLookAgain);
+  auto reached = reach_hosts(choice);
+  const auto is_there = [&](const MeshReport& mesh) { return is_named(mesh.name, parsed->mesh); };
+  while (auto* const hosts = std::get_if<ReachedHosts>(&reached)) {
+    hosts->left = left_until(end);
+    const auto& meshes = hosts->listing.meshes;
+    if (std::any_of(meshes.begin(), meshes.end(), is_there) || hosts->left <= kLeastTime) break;
+    std::this_thread::sleep_for(kLookAgain);
+    if (has_new_host(choice, hosts->all_hosts())) {
+      choice.timeout = hosts->left;
+      reached = reach_hosts(choice);
+    } else {
+      look_again(*hosts);
+    }
+  }
+  return reached;
+}
+
+/// Waits for those ranks, and lets `meant` be about the meshes as they are then; without those that
+/// did not get there. Returns the exit code.
+int wait_for_all(ReachedHosts& hosts, std::vector<MeantRanks>& meant, Status::Kind status) {
+  int code = 0;
+  std::map<std::string, RankSet> arrived;
+  for (const auto& one : meant) {
+    if (const auto waited = wait_for(hosts, *one.mesh, status); !waited) {
+      complain(waited.error().to_string());
+      code = kFailed;
+    } else {
+      arrived.emplace(one.mesh->name, one.ranks);
+    }
+  }
+  look_again(hosts);
+  meant.clear();
+  for (const auto& mesh : hosts.listing.meshes) {
+    if (const auto at = arrived.find(mesh.name); at != arrived.end())
+      meant.push_back({.mesh = &mesh, .ranks = at->second});
+  }
+  return code;
 }
 
 /// Says which hosts had to restart their brokers: their procs live, but something is wrong there.
@@ -256,30 +255,57 @@ void complain_of_brokers(const ReachedHosts& hosts) {
   }
 }
 
+/// Returns the exit code.
+int show(const ReachedHosts& hosts, const std::vector<MeantRanks>& meant,
+         const StatusArguments& arguments) {
+  std::map<std::string, StatusRows> meshes;
+  for (const auto& one : meant) meshes.emplace(one.mesh->name, rows_of(hosts, one));
+  if (arguments.hosts.json) {
+    Json json = Json::array();
+    for (const auto& one : meant) {
+      const auto& rows = meshes.at(one.mesh->name);
+      json.push_back({{"mesh", one.mesh->name},
+                      {"region", one.mesh->region.to_string()},
+                      {"statuses", rows.json()},
+                      {"troubles", rows.troubles_json()}});
+    }
+    std::cout << dump(json, 2) << "\n";
+  } else if (!meshes.empty()) {
+    std::cout << StatusRows::text(meshes);
+  }
+  // A wait asks whether all went well.
+  return std::any_of(meshes.begin(), meshes.end(),
+                     [&](const auto& one) {
+                       return one.second.has(Status::Kind::unknown) ||
+                              (arguments.wait && one.second.has(Status::Kind::failed));
+                     })
+             ? kFailed
+             : 0;
+}
+
 int run(StatusArguments arguments) {
-  auto reached = reach_hosts(arguments.hosts);
+  auto reached = reach_in_time(arguments);
   if (const int* code = std::get_if<int>(&reached)) return *code;
   auto& hosts = std::get<ReachedHosts>(reached);
-  if (arguments.wait && !arguments.mesh.empty()) await_mesh(hosts, arguments.mesh);
+  const auto& choice = arguments.meshes;
   arguments.hosts.timeout = hosts.left;
-  std::vector<const MeshReport*> meshes;
-  RankSet meant;
-  if (arguments.mesh.empty()) {
-    for (const auto& mesh : hosts.listing.meshes) meshes.push_back(&mesh);
+  MeantMeshes meant;
+  if (choice.selector.empty()) {
+    for (const auto& mesh : hosts.listing.meshes) meant.all.push_back({.mesh = &mesh});
+    if (arguments.wait && meant.all.empty()) {
+      complain("no mesh came in time");
+      return kFailed;
+    }
   } else {
-    const auto chosen = choose_ranks(hosts.listing, arguments.mesh, Among::all);
-    if (chosen.mesh == nullptr) return chosen.code;
-    meshes.push_back(chosen.mesh);
-    meant = chosen.ranks;
+    meant = choose_meshes(hosts.listing, choice, Among::all);
+    if (meant.all.empty()) return meant.code;
   }
   complain_of_brokers(hosts);
   int code = hosts.has_silent() ? kFailed : 0;
   if (!arguments.actor.empty())
-    return std::max(code, show_actors(hosts.context, meshes, arguments));
-  Json json = Json::array();
-  for (const auto* mesh : meshes) code = std::max(code, show(hosts, *mesh, meant, arguments, json));
-  if (arguments.hosts.json) std::cout << dump(json, 2) << "\n";
-  return code;
+    return std::max(code, show_actors(hosts.context, meant.all, arguments));
+  if (arguments.wait) code = std::max(code, wait_for_all(hosts, meant.all, *arguments.wait));
+  return std::max(code, show(hosts, meant.all, arguments));
 }
 
 Result<void> parse_wait(const std::string& word, std::optional<Status::Kind>& wait) {
@@ -301,14 +327,18 @@ void add_status(CLI::App& app, Commands& commands) {
   auto& verb = commands.add(
       app, "status",
       {.meaning = "Show the status of the ranks of meshes, or wait until they have reached one",
-       .examples = {"status", "status train --wait running --timeout 2m"},
+       .examples = {"status", "status 'train*'", "status train --wait running --timeout 2m"},
+       .details = "END says how ranks have ended, RESTARTS how often they were started again. A "
+                  "rank that failed, by a signal or by an exit code that is not 0, is Failed; one "
+                  "that was stopped on request is Stopped. --wait STATUS also waits for a mesh, "
+                  "and for hosts on this machine, that are not there yet.",
        .exit_codes = "0; 1 no such mesh, a host that does not answer, or, with --wait, a rank that "
                      "did not get there or failed"},
       [arguments] { return run(*arguments); });
   add_host_choice(verb, arguments->hosts);
-  verb.add_option(
-      "MESH", arguments->mesh,
-      "A mesh, with or without its uuid, or ranks of it: train[0-5,7]; default: every mesh");
+  add_mesh_choice(verb, arguments->meshes,
+                  "A mesh, with or without its uuid, or ranks of it: train[0-5,7]; 'train*': all "
+                  "of that pattern; default: every mesh");
   auto* const actor =
       verb.add_option("--actor", arguments->actor, "The status of the actors of this name")
           ->type_name("NAME");

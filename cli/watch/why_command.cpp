@@ -13,6 +13,7 @@
 #include "cli/support/audit_entry.h"
 #include "cli/support/command.h"
 #include "cli/support/exit_codes.h"
+#include "cli/support/mesh_pattern.h"
 #include "cli/support/rank_json.h"
 #include "cli/support/reach.h"
 #include "cli/support/selector.h"
@@ -32,12 +33,14 @@ struct WhyArguments {
   /// A mesh, a rank, or a proc. Empty: the mesh that something happened to last.
   std::string target;
   RankSet ranks;
+  bool is_all = false;
 };
 
 /// What was typed: which meshes, which ranks.
 struct Wanted {
-  std::string mesh;  // empty: all
-  RankSet ranks;     // empty: all
+  std::string mesh;         // empty: all
+  RankSet ranks;            // empty: all
+  bool is_several = false;  // each of them, not only the last one
 };
 
 /// A rank of the last mesh.
@@ -65,7 +68,8 @@ Result<Wanted> parse_wanted(const WhyArguments& arguments) {
 }
 
 /// What the hosts have written down, and which of them did not say.
-EventListing events_of(ReachedHosts& hosts, const std::string& mesh) {
+EventListing events_of(ReachedHosts& hosts, const Wanted& wanted) {
+  const auto mesh = is_pattern(wanted.mesh) ? std::string() : wanted.mesh;
   std::vector<std::future<Result<EventListing>>> asked;
   for (const auto& part : hosts.parts)
     asked.push_back(std::async(std::launch::async, [&part, &mesh, limit = hosts.left] {
@@ -194,7 +198,7 @@ Json entry_json(const StoryEntry& entry, const Principals& principals) {
   return json;
 }
 
-void print_json(const Story& story, const EventListing& listing, const Principals& principals) {
+Json story_json(const Story& story, const EventListing& listing, const Principals& principals) {
   Json json;
   json["mesh"] = story.mesh;
   json["first"] = nullptr;
@@ -206,7 +210,7 @@ void print_json(const Story& story, const EventListing& listing, const Principal
   json["unreachable"] = Json::array();
   for (const auto& host : listing.unreachable)
     json["unreachable"].push_back({{"host", host.host.to_string()}, {"error", host.problem}});
-  std::cout << dump(json, 2) << "\n";
+  return json;
 }
 
 /// Nothing was written down: because nothing has ended, or because there is no such mesh.
@@ -214,12 +218,12 @@ int explain_nothing(const ReachedHosts& hosts, const WhyArguments& arguments,
                     const Wanted& wanted) {
   std::vector<std::string> names;
   for (const auto& mesh : hosts.listing.meshes) {
-    if (wanted.mesh.empty() || !is_meant(wanted.mesh, mesh.name)) {
+    if (wanted.mesh.empty() || !is_named(mesh.name, wanted.mesh)) {
       names.push_back(mesh.name.substr(0, mesh.name.rfind('-')));
       continue;
     }
     if (arguments.hosts.json) {
-      print_json({mesh.name, {}}, {}, {});
+      std::cout << dump(story_json({mesh.name, {}}, {}, {}), 2) << "\n";
     } else {
       std::cout << "mesh " << mesh.name << ": nothing of it has ended\n";
     }
@@ -236,6 +240,14 @@ int explain_nothing(const ReachedHosts& hosts, const WhyArguments& arguments,
   return 1;
 }
 
+/// Whether a story tells the end of one of these ranks; of all of them it need not.
+bool has_end(const Story& story, const RankSet& ranks) {
+  return ranks.empty() ||
+         std::any_of(story.entries.begin(), story.entries.end(), [&](const StoryEntry& entry) {
+           return entry.event.end && contains(ranks, entry.event.end->rank);
+         });
+}
+
 int why(const WhyArguments& arguments) {
   if (parse_rank(arguments.target) && !arguments.ranks.empty()) {
     complain("why: " + arguments.target + " is a rank, and --rank names others: give one of them");
@@ -249,37 +261,38 @@ int why(const WhyArguments& arguments) {
     complain(wanted.error().detail());
     return kUsage;
   }
-  auto listing = events_of(hosts, wanted->mesh);
+  auto listing = events_of(hosts, *wanted);
   if (wanted->mesh != arguments.target && meshes_in(listing.events).empty() &&
       !wanted->mesh.empty() && arguments.target.find('[') == std::string::npos) {
     // It looked like the name of a proc.
     wanted = Wanted{arguments.target, arguments.ranks};
-    listing = events_of(hosts, wanted->mesh);
+    listing = events_of(hosts, *wanted);
   }
-  const int code = listing.unreachable.empty() ? 0 : kFailed;
-  const auto names = meshes_in(listing.events);
+  wanted->is_several = arguments.is_all || is_pattern(wanted->mesh);
+  int code = listing.unreachable.empty() ? 0 : kFailed;
+  auto names = meshes_in(listing.events);
+  std::erase_if(names, [&](const auto& name) { return !is_named(name, wanted->mesh); });
   if (names.empty()) return std::max(code, explain_nothing(hosts, arguments, *wanted));
-  if (names.size() > 1 && !arguments.target.empty() && !wanted->mesh.empty())
+  if (!wanted->is_several && names.size() > 1 && !arguments.target.empty() && !wanted->mesh.empty())
     complain(
         std::to_string(names.size()) +
         " meshes of that name have events, this is the last one; give a whole name for another: " +
         names[1] + (names.size() > 2 ? " and others" : ""));
-  const Story story = tell(listing.events, names.front(), wanted->ranks);
-  const bool has_end =
-      std::any_of(story.entries.begin(), story.entries.end(), [&](const StoryEntry& entry) {
-        return entry.event.end &&
-               (wanted->ranks.empty() || contains(wanted->ranks, entry.event.end->rank));
-      });
-  if (!wanted->ranks.empty() && !has_end) {
-    complain("mesh " + story.mesh + ": no end of rank " + to_string(wanted->ranks) + " is known");
-    return 1;
-  }
+  if (!wanted->is_several) names.resize(1);
   const Principals principals = principals_of(hosts, listing.events);
-  if (arguments.hosts.json) {
-    print_json(story, listing, principals);
-  } else {
-    print(story, principals);
+  Json all = Json::array();
+  for (const auto& name : names) {
+    const Story story = tell(listing.events, name, wanted->ranks);
+    if (!has_end(story, wanted->ranks)) {
+      complain("mesh " + name + ": no end of rank " + to_string(wanted->ranks) + " is known");
+      code = kFailed;
+    } else if (arguments.hosts.json) {
+      all.push_back(story_json(story, listing, principals));
+    } else {
+      print(story, principals);
+    }
   }
+  if (!all.empty()) std::cout << dump(wanted->is_several ? all : all.front(), 2) << "\n";
   std::cout.flush();
   if (std::cout) return code;
   complain("why: not all of the output could be written: is the disk full?");
@@ -293,16 +306,18 @@ void add_why(CLI::App& app, Commands& commands) {
   auto& verb = commands.add(
       app, "why",
       {.meaning = "Say why ranks have ended: the first cause, then what followed from it",
-       .examples = {"why", "why train", "why train --rank 0-3"},
+       .examples = {"why", "why train", "why train --rank 0-3", "why 'train*'"},
        .details =
            "TARGET is a mesh (train, train-13Se1Maqzryj), a rank of the last mesh (3), or a proc "
-           "(train_3-13Se1Maqzryj); default: the mesh that something happened to last. The first "
-           "cause comes first, then what followed from it. Hosts remember as much as events.size "
-           "allows, in their run directory, or in logs.directory when that is set.",
+           "(train_3-13Se1Maqzryj); 'train*' means every mesh of that pattern, and a list as JSON; "
+           "default: the mesh that something happened to last. The first cause comes first, then "
+           "what followed from it. Hosts remember as much as events.size allows, in their run "
+           "directory, or in logs.directory when that is set.",
        .exit_codes = "0; 1 no such mesh or rank, or a host that does not answer"},
       [arguments] { return why(*arguments); });
   add_host_choice(verb, arguments->hosts);
-  verb.add_option("TARGET", arguments->target, "A mesh, a rank, or a proc");
+  auto* const all = verb.add_flag("--all", arguments->is_all, "Every mesh on the hosts");
+  verb.add_option("TARGET", arguments->target, "A mesh, meshes, a rank, or a proc")->excludes(all);
   add_ranks(verb, arguments->ranks);
 }
 

@@ -126,10 +126,6 @@ std::optional<NamedRank> parse_proc(std::string_view word) {
   return found;
 }
 
-bool is_meant(std::string_view word, std::string_view mesh) {
-  return word.empty() || mesh == word || mesh.substr(0, mesh.rfind('-')) == word;
-}
-
 std::vector<std::string> meshes_in(const std::vector<HostEvent>& events) {
   std::vector<std::string> names;
   for (auto event = events.rbegin(); event != events.rend(); ++event) {

@@ -44,9 +44,6 @@ struct NamedRank {
 };
 std::optional<NamedRank> parse_proc(std::string_view word);
 
-/// Whether `word` names that mesh: its name, or its base.
-bool is_meant(std::string_view word, std::string_view mesh);
-
 /// The names of the meshes in these events, the one that something happened to last in front.
 std::vector<std::string> meshes_in(const std::vector<HostEvent>& events);
 

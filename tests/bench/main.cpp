@@ -12,6 +12,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "common/base/quantity.h"
 #include "tests/bench/benches.h"
 #include "tests/bench/party.h"
 #include "tests/bench/traffic.h"
@@ -178,6 +179,15 @@ std::string command_of(int argc, char** argv) {
   return command;
 }
 
+/// As in `meshbus bench`: a duration has a unit. Throws CLI::ValidationError.
+std::size_t to_duration_ms(const std::string& text) {
+  const auto duration = meshbus::parse_duration(text, "");
+  if (!duration || duration->count() < 1 || *duration > std::chrono::minutes(10))
+    throw CLI::ValidationError(
+        "--duration", "'" + text + "' is no duration from 1ms to 10m; it has a unit, like 500ms");
+  return static_cast<std::size_t>(duration->count());
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -206,14 +216,16 @@ int main(int argc, char** argv) {
                                             name == "usage" || name == "site" || name == "flood" ||
                                             name == "bystander")
       added
-          ->add_option("--duration", verb.amounts.duration_ms,
-                       name == "usage" || name == "site"
-                           ? "milliseconds for which a host is watched"
-                       : verb.amounts.duration_ms == 0
-                           ? "milliseconds that a side is measured in a round, at least"
-                           : "milliseconds that messages flow in a round")
-          ->check(CLI::Range(1, 600000))
-          ->capture_default_str();
+          ->add_option_function<std::string>(
+              "--duration",
+              [&amounts = verb.amounts](const std::string& text) {
+                amounts.duration_ms = to_duration_ms(text);
+              },
+              name == "usage" || name == "site" ? "how long a host is watched, like 500ms"
+              : verb.amounts.duration_ms == 0
+                  ? "how long a side is measured in a round, at least, like 500ms"
+                  : "how long messages flow in a round, like 500ms")
+          ->default_str(std::to_string(verb.amounts.duration_ms) + "ms");
     added->add_option("--sides", settings.sides, "measure only these sides, by their names")
         ->delimiter(',');
     if (std::string(verb.name) == "rate")

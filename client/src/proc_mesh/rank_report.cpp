@@ -128,15 +128,27 @@ LaunchStage LaunchTimes::stage() const noexcept {
 
 namespace {
 
-/// Where the start of a rank is stuck. Its times may not have been told yet.
+/// Where the start of a rank is stuck. Its times may not have been told yet. A host that gave up on
+/// it says the stage of that moment; what the rank reached later does not count.
 LaunchStage stuck_at(const RankReport& rank) {
+  if (rank.reason.find("; stage: queued") != std::string::npos) return LaunchStage::asked;
+  if (rank.reason.find("; stage: spawned") != std::string::npos) return LaunchStage::spawned;
   const auto told = rank.launch.stage();
   if (told != LaunchStage::none) return told;
   if (rank.pid != 0) return LaunchStage::exec;
   return rank.state == ProcState::unknown ? LaunchStage::none : LaunchStage::asked;
 }
 
-std::string_view words_of(LaunchStage stage) {
+/// Whether these are mesh procs, as far as one of them shows it: plain ones have no hello to say.
+bool has_hello(const std::vector<RankReport>& ranks) {
+  return std::any_of(ranks.begin(), ranks.end(), [](const RankReport& rank) {
+    return rank.launch.connected || rank.launch.hello ||
+           rank.reason.find("no hello") != std::string::npos;
+  });
+}
+
+std::string_view words_of(LaunchStage stage, bool has_hello) {
+  if (!has_hello && stage == LaunchStage::exec) return "exec'd, not ready yet";
   switch (stage) {
     case LaunchStage::none: return "not heard of yet";
     case LaunchStage::asked: return "not spawned yet";
@@ -152,6 +164,7 @@ std::string_view words_of(LaunchStage stage) {
 std::string describe_stuck(const std::vector<RankReport>& ranks) {
   std::map<std::uint64_t, std::map<LaunchStage, std::vector<std::uint64_t>>> hosts;
   std::map<std::uint64_t, const RankReport*> any;
+  const bool is_mesh = has_hello(ranks);
   for (const auto& rank : ranks) {
     // What is ready now was it before its times are known; a plain proc that is done too.
     const bool is_done =
@@ -168,7 +181,7 @@ std::string describe_stuck(const std::vector<RankReport>& ranks) {
     for (const auto& [stage, stuck] : stages) {
       text += (is_first ? "" : "; ") + std::string(stuck.size() == 1 ? "rank " : "ranks ") +
               to_string(to_rank_set(stuck)) + " ";
-      text += words_of(stage);
+      text += words_of(stage, is_mesh);
       is_first = false;
     }
   }

@@ -83,7 +83,7 @@ TEST_CASE("bench: two hops work for brokers and relays") {
 
 TEST_CASE("bench: what keys cost on a link, of brokers and of relays") {
   const auto json =
-      results_of({"bus", "--curve", "--rounds", "1", "--count", "30", "--duration", "50"});
+      results_of({"bus", "--curve", "--rounds", "1", "--count", "30", "--duration", "50ms"});
   check_frame(json, "bus --curve");
   CHECK(json.at("cases").size() == 4);
   CHECK(ratio(json, "p50_us", "curve", "plain").at("value") > 0);
@@ -92,20 +92,20 @@ TEST_CASE("bench: what keys cost on a link, of brokers and of relays") {
 
 TEST_CASE("bench: a link that resumes beside one that keeps nothing") {
   const auto json =
-      results_of({"link", "--rounds", "1", "--sizes", "64", "--count", "30", "--duration", "50"});
+      results_of({"link", "--rounds", "1", "--sizes", "64", "--count", "30", "--duration", "50ms"});
   check_frame(json, "link");
   CHECK(json.at("cases").size() == 2);
   CHECK(json.at("cases").at(1).at("ratios").at(0).at("first").at("at_least") == 0.92);
 }
 
 TEST_CASE("bench: rate counts what arrives, packed and flushed") {
-  const auto json = results_of({"rate", "--rounds", "1", "--sizes", "1024", "--duration", "50"});
+  const auto json = results_of({"rate", "--rounds", "1", "--sizes", "1024", "--duration", "50ms"});
   check_frame(json, "rate");
   for (const char* base : {"relay", "relay packed"})
     CHECK(ratio(json, "per_s", "messages", base).at("value") > 0);
   CHECK(ratio(json, "per_s", "messages flushed", "relay").at("value") > 0);
   const auto by_tcp =
-      results_of({"rate", "--tcp", "--rounds", "1", "--sizes", "1024", "--duration", "50"});
+      results_of({"rate", "--tcp", "--rounds", "1", "--sizes", "1024", "--duration", "50ms"});
   check_frame(by_tcp, "rate --tcp");
   CHECK(ratio(by_tcp, "per_s", "messages", "relay").at("value") > 0);
 }
@@ -117,7 +117,7 @@ TEST_CASE("bench: a flooded reader hears control, and blocked senders sleep") {
   // So few, and so short, that the stopped reader's queue takes what they are allowed to send: they
   // wait, and nothing comes back.
   const auto bystander = results_of(
-      {"bystander", "--rounds", "1", "--sizes", "4", "--count", "200", "--duration", "1000"});
+      {"bystander", "--rounds", "1", "--sizes", "4", "--count", "200", "--duration", "1000ms"});
   for (const char* side : {"slow reader", "stopped reader"})
     CHECK(ratio(bystander, "p99_us", side, "idle").at("value") > 0);
   for (const auto& side : bystander.at("cases").at(0).at("sides")) {
@@ -188,7 +188,7 @@ TEST_CASE(
 }
 
 TEST_CASE("bench: usage watches a host that looks at its procs, and one that does not") {
-  const auto json = results_of({"usage", "--rounds", "1", "--sizes", "3", "--duration", "200"});
+  const auto json = results_of({"usage", "--rounds", "1", "--sizes", "3", "--duration", "200ms"});
   check_frame(json, "usage");
   for (const char* side : {"agent", "idle", "bare"}) {
     const auto& sides = json.at("cases").at(0).at("sides");
@@ -196,4 +196,13 @@ TEST_CASE("bench: usage watches a host that looks at its procs, and one that doe
                       [&](const auto& one) { return one.at("name") == side; }));
   }
   CHECK(ratio(json, "cpu_permille", "agent", "").at("first").at("at_most") == 10);
+}
+
+TEST_CASE("bench: --duration has a unit, as in meshbus bench") {
+  for (const char* text : {"500", "1h", "0s", "soon"}) {
+    CAPTURE(text);
+    const auto refused = run({bin("meshbus-bench"), "rate", "--duration", text}, 30s);
+    CHECK_FALSE(refused.status == ExitStatus::exited(0));
+    CHECK(refused.err.find("it has a unit, like 500ms") != std::string::npos);
+  }
 }

@@ -60,7 +60,7 @@ TEST_CASE("cli: bash completes meshes, ranks, hosts and contexts that are there"
 
   Process job(cli({"run", "-n", "3", "--name", "train", "--", "sleep", "60"}));
   REQUIRE(wait_until(
-      [] { return run_cli({"status", "train"}).out.find("Running: 0-2") != std::string::npos; },
+      [] { return run_cli({"status", "train"}).out.find("Running  0-2") != std::string::npos; },
       in_time));
   CHECK(offered("meshbus stop ") == Words{"train"});
   CHECK(offered("meshbus signal USR1 'train[") ==

@@ -76,7 +76,7 @@ TEST_CASE(
   CHECK(frozen[1].at("trouble").at("reason").get<std::string>().find("stopped by a signal") == 0);
   CHECK(run_cli({"ps", "--hosts", host.address()}).out.find("frozen: stopped by a signal") !=
         std::string::npos);
-  CHECK(run_cli({"status", "--hosts", host.address()}).out.find("; frozen: 1") !=
+  CHECK(run_cli({"status", "--hosts", host.address()}).out.find("  1      frozen\n") !=
         std::string::npos);
   CHECK(wait_until(
       [&] { return run.err().find("rank 1 is frozen: stopped by a signal") != std::string::npos; },

@@ -216,4 +216,20 @@ Roles StandingHost::roles() const {
           ready_.at("agent_pid").get<pid_t>(), ready_.at("broker_pid").get<pid_t>()};
 }
 
+SleepingJob::SleepingJob(const std::string& hosts, const std::string& name, std::size_t ranks)
+    : process_(cli({"run", "--hosts", hosts, "-n", std::to_string(ranks), "--name", name, "--",
+                    "sh", "-c", "exec " + sleep_})) {
+  wait_until([&] { return left() == ranks || !process_.is_running(); }, in_time);
+  INFO(process_.describe());
+  REQUIRE(left() == ranks);
+}
+
+FrozenHost::FrozenHost(const Roles& roles) : roles_(roles) {
+  for (const pid_t pid : {roles_.broker, roles_.agent}) ::kill(pid, SIGSTOP);
+}
+
+FrozenHost::~FrozenHost() {
+  for (const pid_t pid : {roles_.broker, roles_.agent}) ::kill(pid, SIGCONT);
+}
+
 }  // namespace meshbus::test

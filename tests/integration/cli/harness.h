@@ -102,4 +102,31 @@ class StandingHost {
   std::string address_;
 };
 
+/// Ranks that sleep on standing hosts until they are stopped.
+class SleepingJob {
+ public:
+  SleepingJob(const std::string& hosts, const std::string& name, std::size_t ranks);
+
+  /// The launcher.
+  Process& process() { return process_; }
+  /// How many of them live.
+  std::size_t left() const { return sleepers(sleep_).size(); }
+
+ private:
+  std::string sleep_ = own_sleep();
+  Process process_;
+};
+
+/// A host whose broker and agent say nothing until the end of the scope.
+class FrozenHost {
+ public:
+  explicit FrozenHost(const Roles& roles);
+  ~FrozenHost();
+  FrozenHost(const FrozenHost&) = delete;
+  FrozenHost& operator=(const FrozenHost&) = delete;
+
+ private:
+  Roles roles_;
+};
+
 }  // namespace meshbus::test

@@ -71,7 +71,7 @@ TEST_CASE("mistakes: words that are no command, and flags that there are not") {
 TEST_CASE("mistakes: what is missing") {
   check_wording({
       {{"run"}, "run what? Give a command: meshbus run -n 4 -- COMMAND ARGUMENTS..."},
-      {{"stop"}, "RANKS is required"},
+      {{"stop"}, "no mesh is named: give one, a pattern like 'train-*', or --all"},
       {{"keygen", "host"}, "NAME is required"},
       {{"context", "add", "x"}, "which hosts? Say --hosts ADDRESS,... or --hostfile FILE"},
       {run_with({"--name", ""}), "--name is empty"},

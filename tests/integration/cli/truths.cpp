@@ -29,36 +29,6 @@ void check_mistake(const Words& words, std::string_view with) {
   CHECK(std::chrono::steady_clock::now() - begin < 5s);
 }
 
-/// Ranks that sleep on standing hosts until they are stopped.
-struct Sleepers {
-  std::string sleep = own_sleep();
-  Process process;
-  std::size_t ranks;
-  Sleepers(const std::string& hosts, const std::string& name, std::size_t count)
-      : process(cli({"run", "--hosts", hosts, "-n", std::to_string(count), "--name", name, "--",
-                     "sh", "-c", "exec " + sleep})),
-        ranks(count) {
-    const auto are_up = [&] { return sleepers(sleep).size() == ranks || !process.is_running(); };
-    REQUIRE(wait_until(are_up, in_time));
-    INFO(process.describe());
-    REQUIRE(process.is_running());
-  }
-  std::size_t left() const { return sleepers(sleep).size(); }
-};
-
-/// A host whose broker and agent say nothing for a while.
-struct Frozen {
-  Roles roles;
-  explicit Frozen(const Roles& of) : roles(of) {
-    for (const pid_t pid : {roles.broker, roles.agent}) ::kill(pid, SIGSTOP);
-  }
-  ~Frozen() {
-    for (const pid_t pid : {roles.broker, roles.agent}) ::kill(pid, SIGCONT);
-  }
-  Frozen(const Frozen&) = delete;
-  Frozen& operator=(const Frozen&) = delete;
-};
-
 }  // namespace
 
 TEST_CASE("cli: flags of mpirun, srun and torchrun are answered by what meshbus run takes") {
@@ -75,6 +45,7 @@ TEST_CASE(
   check_mistake({"run", "--hosts", "h1", "--", "true"}, "did you mean tcp:h1:7420 or ssh:h1?");
   check_mistake({"run", "--per-host", "host=2", "--", "true"}, "--hosts says how many");
   check_mistake({"run", "--name", "", "--", "true"}, "--name is empty");
+  check_mistake({"run", "--name", "zz-later", "--", "true"}, "this one would do: zz_later");
   check_mistake({"run", "--per-host", "gpu=4000000000", "--", "true"}, "16384");
   check_mistake({"run", "--per-host", "gpu=20000", "--", "true"}, "16384");
   check_mistake({"run", "--per-host", "gpu=0", "--", "true"}, "gpu=0 is no rank at all");
@@ -124,7 +95,7 @@ TEST_CASE(
 
 TEST_CASE("cli: a base that means two live meshes is an error that lists them, also for stop") {
   StandingHost host;
-  Sleepers one(host.address(), "work", 1), two(host.address(), "work", 1);
+  SleepingJob one(host.address(), "work", 1), two(host.address(), "work", 1);
   for (const Words& words :
        {Words{"stop", "work"}, {"status", "work"}, {"logs", "work"}, {"signal", "USR1", "work"}}) {
     auto command = words;
@@ -140,10 +111,10 @@ TEST_CASE("cli: a base that means two live meshes is an error that lists them, a
 
 TEST_CASE("cli: ranks are chosen the same way in status, signal and stop") {
   StandingHost host;
-  Sleepers mesh(host.address(), "work", 4);
+  SleepingJob mesh(host.address(), "work", 4);
   const auto status = run_cli({"status", "work[1-2]", "--hosts", host.address()});
   CHECK(status.status == ExitStatus::exited(0));
-  CHECK(has(status.out, ": 1-2\n"));
+  CHECK(has(status.out, "  Running  1-2\n"));
   CHECK(run_cli({"signal", "0", "work", "--hosts", host.address()}).status ==
         ExitStatus::exited(2));
   const auto stopped = run_cli({"stop", "work[0]", "--hosts", host.address()});
@@ -175,8 +146,8 @@ TEST_CASE(
     "know") {
   StandingHost one, two;
   const auto hosts = one.address() + "," + two.address();
-  Sleepers mesh(hosts, "work", 2);
-  const Frozen frozen(two.roles());
+  SleepingJob mesh(hosts, "work", 2);
+  const FrozenHost frozen(two.roles());
   for (const Words& words : {Words{"status", "work"}, {"ps"}, {"why", "work"}, {"logs", "work"}}) {
     auto command = words;
     command.insert(command.end(), {"--hosts", hosts});
@@ -189,15 +160,17 @@ TEST_CASE(
     // 1.5 s is the promise; sanitizers and other tests slow the start of the program.
     CHECK(took < 4s);
   }
-  CHECK(has(run_cli({"status", "work", "--hosts", hosts}).out, "Unknown: 1; Running: 0"));
+  const auto status = run_cli({"status", "work", "--hosts", hosts}).out;
+  CHECK(has(status, "  Unknown  1\n"));
+  CHECK(has(status, "  Running  0\n"));
 }
 
 TEST_CASE("cli: stop and drain act on every host that answers, and say what was not done") {
   StandingHost one, two;
   const auto hosts = one.address() + "," + two.address();
-  Sleepers mesh(hosts, "work", 2);
+  SleepingJob mesh(hosts, "work", 2);
   {
-    const Frozen frozen(two.roles());
+    const FrozenHost frozen(two.roles());
     const auto stopped = run_cli({"stop", "work", "--hosts", hosts});
     INFO(stopped.out << stopped.err);
     CHECK(stopped.status == ExitStatus::exited(1));

@@ -151,9 +151,6 @@ TEST_CASE("why_story: names of procs, and of meshes by the last event") {
                    happened(EventKind::owner_gone, 3, "", "a-1"),
                    happened(EventKind::role_ended, 4, "", "")}) ==
         std::vector<std::string>{"a-1", "b-1"});
-  CHECK(is_meant("train", kMesh));
-  CHECK(is_meant(kMesh, kMesh));
-  CHECK_FALSE(is_meant("tra", kMesh));
 }
 
 TEST_CASE("why_story: a stop in words says by whom, why and how far it had to go") {

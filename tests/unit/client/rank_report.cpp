@@ -80,3 +80,27 @@ TEST_CASE("rank_report: who was ended before it was ready is stuck, who is done 
   const auto stuck = describe_stuck(ranks);
   CHECK(stuck.starts_with("on unix:/h: ranks 1-3 "));
 }
+
+TEST_CASE("rank_report: a plain proc is not waited for to say hello") {
+  RankReport rank;
+  rank.host = *HostAddr::parse("unix:/h");
+  rank.pid = 5;
+  rank.state = ProcState::failed;
+  CHECK(describe_stuck({rank}) == "on unix:/h: rank 0 exec'd, not ready yet");
+  RankReport other = rank;
+  other.rank = 1;
+  other.reason = "not ready within 100 ms; stage: exec'd, no hello from it yet";
+  CHECK(describe_stuck({rank, other}) == "on unix:/h: ranks 0-1 exec'd, no hello yet");
+}
+
+TEST_CASE("rank_report: a rank that starts after its host gave up on it is where it was then") {
+  RankReport rank;
+  rank.host = *HostAddr::parse("unix:/h");
+  rank.pid = 5;
+  rank.state = ProcState::failed;
+  rank.launch.exec = std::chrono::system_clock::now();
+  rank.reason = "not ready within 100 ms; stage: spawned, not yet exec'd";
+  CHECK(describe_stuck({rank}) == "on unix:/h: rank 0 spawned, not exec'd yet");
+  rank.reason = "not ready within 100 ms; stage: queued, waits for its turn to be started";
+  CHECK(describe_stuck({rank}) == "on unix:/h: rank 0 not spawned yet");
+}
