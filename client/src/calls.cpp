@@ -76,16 +76,36 @@ void Calls::call_async(const ProcId& proc, std::uint32_t port, std::string_view 
   });
 }
 
-Result<void> Calls::cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body) {
-  auto sent = core_.visit([&]() -> Result<void> {
+Result<void> Calls::cast_large(const ProcMeshRef& to, std::uint32_t port, std::string_view body) {
+  if (core_.reactor().is_in_turn())
+    return fail(ErrorCode::would_block,
+                "a body above 960 KiB is cast in chunks, and the library's own thread cannot wait");
+  const auto sent = std::make_shared<std::promise<Result<void>>>();
+  auto future = sent->get_future();
+  const auto begun = core_.visit([&]() -> Result<void> {
     auto* const bus = gateway_.bus();
     if (bus == nullptr) return fail(gateway_.closed_error());
     const auto plan = plans_.get(to);
     if (!plan) return fail(plan.error());
-    auto cast = bus->cast(**plan, port, body);
-    core_.sender().see_off(*bus, /*is_urgent=*/!cast);
-    return cast;
+    bus->cast_large(*plan, port, SharedBody::of(std::string(body)),
+                    [sent](const Result<void>& result) { sent->set_value(result); });
+    core_.sender().see_off(*bus, /*is_urgent=*/true);
+    return {};
   });
+  return begun ? future.get() : begun;
+}
+
+Result<void> Calls::cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body) {
+  auto sent =
+      body.size() > kCastLimit ? cast_large(to, port, body) : core_.visit([&]() -> Result<void> {
+        auto* const bus = gateway_.bus();
+        if (bus == nullptr) return fail(gateway_.closed_error());
+        const auto plan = plans_.get(to);
+        if (!plan) return fail(plan.error());
+        auto cast = bus->cast(**plan, port, body);
+        core_.sender().see_off(*bus, /*is_urgent=*/!cast);
+        return cast;
+      });
   if (!sent)
     return fail(
         sent.error().within("cast to " + to.mesh().to_string() + ", port " + std::to_string(port)));

@@ -2,6 +2,8 @@
 
 #include <array>
 #include <functional>
+#include <future>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -40,9 +42,10 @@ MessageSender::MessageSender(ContextCore& core)
 
 Result<void> MessageSender::send(const ProcId& to, std::uint32_t port, Bytes body,
                                  const SharedBody* shared) {
+  if (body.size() > kBodyLimit)
+    return send_large(to, port, shared != nullptr ? *shared : SharedBody::of(std::string(body)));
   const Route& route = route_to(to);
-  if (route.sender != number_ || body.size() > kBodyLimit || route.proc != to)
-    return send_by_visit(to, port, body, shared);
+  if (route.sender != number_ || route.proc != to) return send_by_visit(to, port, body, shared);
   auto part = detached_part(body, shared);
   Bus::Packed packed{Bus::Packed::Outcome::not_now};
   bool is_quiet = false;
@@ -57,6 +60,28 @@ Result<void> MessageSender::send(const ProcId& to, std::uint32_t port, Bytes bod
   if (packed.outcome != Bus::Packed::Outcome::packed) return send_by_visit(to, port, body, shared);
   see_off_packed(packed, is_quiet);
   return {};
+}
+
+Result<void> MessageSender::send_large(const ProcId& to, std::uint32_t port, SharedBody body) {
+  if (core_.reactor().is_in_turn())
+    return fail(ErrorCode::would_block,
+                "a body above 1 MiB is sent in chunks, and the library's own thread cannot wait");
+  const auto sent = std::make_shared<std::promise<Result<void>>>();
+  auto future = sent->get_future();
+  const auto begun = core_.visit([&]() -> Result<void> {
+    const auto way = core_.best_connection(to.host());
+    if (!way) return fail(way.error());
+    Bus& bus = *way->connection->gateway().bus();
+    bus.send_large(Destination::to(to), port, std::move(body),
+                   [sent](const Result<void>& result) { sent->set_value(result); });
+    see_off(bus, /*is_urgent=*/true);
+    return {};
+  });
+  auto done = begun ? future.get() : begun;
+  if (!done)
+    return fail(
+        done.error().within("send to " + to.to_string() + ", port " + std::to_string(port)));
+  return done;
 }
 
 Result<void> MessageSender::send_by_visit(const ProcId& to, std::uint32_t port, Bytes body,

@@ -1,5 +1,7 @@
 #include "common/bus/bus.h"
 
+#include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -10,6 +12,14 @@
 #include "wire/bus_generated.h"
 
 namespace meshbus {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// The largest body of a call or answer that is one message.
+constexpr std::size_t kCallLimit = kBodyLimit - sizeof(wire::CallHeader);
+
+}  // namespace
 
 zmq::message_t Bus::share(const SharedBody& body) {
   using Owner = std::shared_ptr<const void>;
@@ -43,6 +53,7 @@ Bus::Bus(Reactor& reactor, zmq::context_t& context, Session::Options options, Di
 }
 
 Bus::~Bus() {
+  reactor_.cancel(chunk_timer_);
   reactor_.forget_turn_end(turn_end_);
 }
 
@@ -125,7 +136,60 @@ void Bus::request(const Destination& to, const ControlBody& body,
 std::uint64_t Bus::call(const Destination& to, std::uint32_t port, Bytes body,
                         std::chrono::milliseconds deadline, CallAnswer answer) {
   introductions_.introduce(to);
-  return requests_.call(to, port, body, deadline, std::move(answer));
+  if (body.size() <= kCallLimit || body.size() > postbox_.body_limit())
+    return requests_.call(to, port, body, deadline, std::move(answer));
+  const auto id = requests_.open_call(to, deadline, std::move(answer));
+  chunks_.send(
+      to, SharedBody::of(std::string(body)), [this, id] { return requests_.find(id) != nullptr; },
+      [this, id, to, port, until = reactor_.now() + deadline](const auto& header) {
+        if (!header) return requests_.fail(id, header.error());
+        if (requests_.find(id) == nullptr) return;
+        if (!requests_.post_call(id, to, port, time_until(until),
+                                 bytes_of(&*header, sizeof *header), {}, kFlagChunked))
+          requests_.fail(id, Requests::queue_is_full());
+      });
+  return id;
+}
+
+void Bus::answer_call(const wire::Envelope& call, const wire::CallHeader& header, Bytes body) {
+  if (body.size() <= kCallLimit && body.size() <= postbox_.body_limit())
+    return responder_.answer_call(call, header, body);
+  if (const auto fits = check_size(body.size()); !fits)
+    return responder_.fail_call(call, header, fits.error().within("the answer"));
+  const auto until = header.deadline_ms() == 0
+                         ? Reactor::Time::max()
+                         : reactor_.now() + std::chrono::milliseconds(header.deadline_ms());
+  chunks_.send(
+      Destination::back(call), SharedBody::of(std::string(body)),
+      [this, until] { return reactor_.now() < until; },
+      [this, call, header](const auto& chunked) {
+        if (!chunked)
+          return responder_.fail_call(call, header, chunked.error().within("the answer"));
+        responder_.answer_call(call, header, bytes_of(&*chunked, sizeof *chunked), kFlagChunked);
+      });
+}
+
+Result<void> Bus::check_size(std::size_t bytes) const {
+  if (const auto limit = postbox_.body_limit(); bytes > limit)
+    return fail(ErrorCode::too_large, "a body of " + std::to_string(bytes) +
+                                          " bytes; the limit is " + std::to_string(limit) +
+                                          " (setting message.limit)");
+  return {};
+}
+
+void Bus::send_large(const Destination& to, std::uint32_t port, SharedBody body, Sent sent) {
+  if (auto fits = check_size(body.bytes().size()); !fits)
+    return reactor_.post([sent = std::move(sent), fits = std::move(fits)] { sent(fits); });
+  introductions_.introduce(to);
+  chunks_.send(
+      to, std::move(body), [] { return true; },
+      [this, to, port, sent = std::move(sent)](const auto& header) {
+        if (!header) return sent(fail(header.error()));
+        const auto number =
+            postbox_.post(to.envelope(port, wire::Kind::message, wire::Lane::data, kFlagChunked),
+                          bytes_of(&*header, sizeof *header));
+        sent(number == 0 ? Result<void>(fail(Requests::queue_is_full())) : Result<void>());
+      });
 }
 
 Result<void> Bus::send(const Destination& to, std::uint32_t port, Bytes body, bool no_return) {
@@ -141,7 +205,7 @@ Result<void> Bus::send(const Destination& to, std::uint32_t port, const SharedBo
 
 Result<void> Bus::send_body(const Destination& to, std::uint32_t port, Bytes body, bool no_return,
                             zmq::message_t* detached) {
-  if (const auto limit = postbox_.body_limit(); body.size() > limit)
+  if (const auto limit = std::min(postbox_.body_limit(), kBodyLimit); body.size() > limit)
     return fail(ErrorCode::too_large, "a message of " + std::to_string(body.size()) +
                                           " bytes; the limit is " + std::to_string(limit));
   if (post(to,
@@ -159,8 +223,46 @@ std::uint64_t Bus::cast_call(std::shared_ptr<const CastPlan> to, std::uint32_t p
                              std::chrono::milliseconds deadline, CastAnswer answer) {
   if (to->targets.empty()) return 0;
   const auto id = requests_.take_id();
-  casts_.call(id, to, port, body, deadline, std::move(answer));
+  if (body.size() <= kCastLimit || body.size() > postbox_.body_limit()) {
+    casts_.call(id, to, port, body, deadline, std::move(answer));
+    return id;
+  }
+  auto& calls = casts_.calls();
+  calls.add(id, to, deadline, std::move(answer));
+  cast_chunks_.send(
+      to, SharedBody::of(std::string(body)),
+      {.is_wanted = [&calls, id] { return calls.contains(id); },
+       .on_failed = [&calls, id](std::uint64_t ordinal,
+                                 const Error& error) { calls.finish(id, ordinal, fail(error)); },
+       .on_done =
+           [this, &calls, id, to, port, until = reactor_.now() + deadline](const auto& header) {
+             if (!header) return calls.fail(id, header.error());
+             if (!calls.contains(id)) return;
+             if (!casts_.post_call(id, *to, port, time_until(until),
+                                   bytes_of(&*header, sizeof *header), {}, kFlagChunked))
+               calls.fail(id, Requests::queue_is_full());
+           }});
   return id;
+}
+
+void Bus::cast_large(const std::shared_ptr<const CastPlan>& to, std::uint32_t port, SharedBody body,
+                     Sent sent) {
+  if (auto fits = check_size(body.bytes().size()); !fits)
+    return reactor_.post([sent = std::move(sent), fits = std::move(fits)] { sent(fits); });
+  cast_chunks_.send(to, std::move(body),
+                    {.is_wanted = [] { return true; },
+                     .on_failed = {},
+                     .on_done =
+                         [this, to, port, sent = std::move(sent)](const auto& header) {
+                           if (!header) return sent(fail(header.error()));
+                           sent(casts_.cast(*to, port, bytes_of(&*header, sizeof *header),
+                                            /*no_return=*/false, kFlagChunked));
+                         }});
+}
+
+std::chrono::milliseconds Bus::time_until(Reactor::Time until) const {
+  return std::max<std::chrono::milliseconds>(
+      std::chrono::ceil<std::chrono::milliseconds>(until - reactor_.now()), 1ms);
 }
 
 void Bus::give_up_call(std::uint64_t id, const Error& why) {
@@ -209,9 +311,22 @@ void Bus::on_message(const FrameReader::Message& message,
     if (body.size() < sizeof header) return log::warn("bus: a call without its header is dropped");
     std::memcpy(&header, body.data(), sizeof header);
     body.remove_prefix(sizeof header);
+    if ((message.envelope.flags() & kFlagChunk) != 0)
+      return on_chunk(message.envelope, header, body);
+  }
+  std::shared_ptr<const void> owner = frame;
+  if ((message.envelope.flags() & kFlagChunked) != 0) {
+    auto whole = take_chunked(message.envelope, body);
+    if (!whole) {
+      if (message.envelope.kind() == wire::Kind::call)
+        return responder_.fail_call(message.envelope, header, whole.error());
+      return responder_.give_back(message.envelope, whole.error());
+    }
+    body = **whole;
+    owner = std::move(*whole);
   }
   if (events_.on_delivery) {
-    events_.on_delivery({message.envelope, header, body, cast ? &*cast : nullptr, frame});
+    events_.on_delivery({message.envelope, header, body, cast ? &*cast : nullptr, owner});
   } else if (events_.on_data) {
     events_.on_data(message.envelope, header, body);
   } else {
@@ -223,6 +338,37 @@ void Bus::on_message(const FrameReader::Message& message,
     return;
   }
   if (!events_.when_taken) delivery_.take(message.envelope);
+}
+
+void Bus::on_chunk(const wire::Envelope& from, const wire::CallHeader& header, Bytes body) {
+  wire::ChunkHeader chunk;
+  if (body.size() < sizeof chunk)
+    return responder_.fail_call(from, header,
+                                Error(ErrorCode::malformed_message, "a chunk without its header"));
+  std::memcpy(&chunk, body.data(), sizeof chunk);
+  const auto added =
+      chunk_store_.add({from.source_proc(), from.source_host(), from.source_incarnation()}, chunk,
+                       body.substr(sizeof chunk), reactor_.now());
+  if (chunk_timer_ == 0 && chunk_store_.count() > 0) watch_chunks();
+  if (added) return responder_.answer_call(from, header, {});
+  responder_.fail_call(from, header, added.error());
+}
+
+void Bus::watch_chunks() {
+  chunk_timer_ = reactor_.after(ChunkStore::kIdle / 2, [this] {
+    chunk_timer_ = 0;
+    chunk_store_.expire(reactor_.now());
+    if (chunk_store_.count() > 0) watch_chunks();
+  });
+}
+
+Result<std::shared_ptr<std::string>> Bus::take_chunked(const wire::Envelope& from, Bytes body) {
+  wire::ChunkHeader chunk;
+  if (body.size() < sizeof chunk)
+    return fail(ErrorCode::malformed_message, "a message without the header of its chunks");
+  std::memcpy(&chunk, body.data(), sizeof chunk);
+  return chunk_store_.take({from.source_proc(), from.source_host(), from.source_incarnation()},
+                           chunk);
 }
 
 void Bus::on_control(const FrameReader::Message& message) {
@@ -248,8 +394,18 @@ void Bus::on_call_answer(const FrameReader::Message& message) {
   wire::CallHeader header;
   if (message.body.size() < sizeof header) return;
   std::memcpy(&header, message.body.data(), sizeof header);
-  std::string body(message.body.substr(sizeof header));
-  Result<std::string> answer = std::move(body);
+  const Bytes body = message.body.substr(sizeof header);
+  Result<std::string> answer = std::string();
+  if ((message.envelope.flags() & kFlagChunked) != 0) {
+    auto whole = take_chunked(message.envelope, body);
+    if (whole) {
+      answer = std::move(**whole);
+    } else {
+      answer = fail(whole.error());
+    }
+  } else {
+    answer->assign(body);
+  }
   if (message.envelope.kind() == wire::Kind::error)
     answer = fail(from_wire(header.code()), std::move(*answer));
   if (casts_.calls().contains(header.id())) {

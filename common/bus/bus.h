@@ -8,7 +8,10 @@
 #include <string>
 #include <utility>
 
+#include "common/bus/cast_chunks.h"
 #include "common/bus/cast_sender.h"
+#include "common/bus/chunk_sender.h"
+#include "common/bus/chunk_store.h"
 #include "common/bus/delivery_tracker.h"
 #include "common/bus/destination.h"
 #include "common/bus/introductions.h"
@@ -92,8 +95,11 @@ class Bus {
   std::chrono::system_clock::time_point connected_at() const noexcept {
     return session_.connected_at();
   }
-  /// Bodies above it are not sent (setting message.limit). Any thread.
-  void set_body_limit(std::uint64_t bytes) noexcept { postbox_.set_body_limit(bytes); }
+  /// Larger bodies are neither sent nor taken (setting message.limit). Reactor's thread.
+  void set_body_limit(std::uint64_t bytes) noexcept {
+    postbox_.set_body_limit(bytes);
+    chunk_store_.set_limit(bytes);
+  }
   /// Our own name and host; known after the first on_up.
   const std::optional<ProcId>& self() const noexcept { return self_; }
   Reactor& reactor() noexcept { return reactor_; }
@@ -118,18 +124,22 @@ class Bus {
                      std::chrono::milliseconds deadline, CallAnswer answer);
   /// The caller gives up: what is open of that call() or cast_call() fails with that error, now.
   void give_up_call(std::uint64_t id, const Error& why);
-  void answer_call(const wire::Envelope& call, const wire::CallHeader& header, Bytes body) {
-    responder_.answer_call(call, header, body);
-  }
+  /// A large body travels in chunks, while the caller waits for it at most.
+  void answer_call(const wire::Envelope& call, const wire::CallHeader& header, Bytes body);
   void fail_call(const wire::Envelope& call, const wire::CallHeader& header, const Error& error) {
     responder_.fail_call(call, header, error);
   }
   /// Bytes for a port, without an answer; on_undeliverable reports what comes back, unless
-  /// `no_return`. Errors: too_large, queue_full.
+  /// `no_return`. Errors: too_large (above kBodyLimit: see send_large()), queue_full.
   Result<void> send(const Destination& to, std::uint32_t port, Bytes body, bool no_return = false);
   /// The same without a copy of a body above kInlineLimit.
   Result<void> send(const Destination& to, std::uint32_t port, const SharedBody& body,
                     bool no_return = false);
+  using Sent = std::function<void(const Result<void>&)>;
+  /// send() of a body above kBodyLimit: it travels in chunks, and the message follows. Calls `sent`
+  /// once, when the message is queued, or why it is not. Messages that are sent meanwhile arrive
+  /// before it.
+  void send_large(const Destination& to, std::uint32_t port, SharedBody body, Sent sent);
   /// send() on any thread, beside the reactor's (decision 30). The message leaves with the next
   /// flush(), which the caller has to see to. Only when no more than `most` wait then (Load::bytes
   /// and Load::queued).
@@ -151,6 +161,10 @@ class Bus {
   /// each one is delivered, returned or of unknown fate by itself. With no rank it succeeds.
   /// Errors: too_large, queue_full, version_mismatch (an older broker); nothing was sent then.
   Result<void> cast(const CastPlan& to, std::uint32_t port, Bytes body, bool no_return = false);
+  /// cast() of a body above kCastLimit, as send_large(): ranks that could not get the body are told
+  /// by on_undeliverable. `sent` hears an error only when no rank has got it.
+  void cast_large(const std::shared_ptr<const CastPlan>& to, std::uint32_t port, SharedBody body,
+                  Sent sent);
   /// Calls every rank of a view: `answer` is called once for each, never from inside this call.
   /// Errors as call(), by rank. The number is for give_up_call().
   std::uint64_t cast_call(std::shared_ptr<const CastPlan> to, std::uint32_t port, Bytes body,
@@ -188,6 +202,13 @@ class Bus {
   void on_welcome(const wire::Welcome& welcome);
   void on_message(const FrameReader::Message& message, const std::shared_ptr<const void>& frame);
   void on_control(const FrameReader::Message& message);
+  void on_chunk(const wire::Envelope& from, const wire::CallHeader& header, Bytes body);
+  /// The body that came in chunks, for the message that follows them.
+  Result<std::shared_ptr<std::string>> take_chunked(const wire::Envelope& from, Bytes body);
+  void watch_chunks();
+  /// At least 1 ms.
+  std::chrono::milliseconds time_until(Reactor::Time until) const;
+  Result<void> check_size(std::size_t bytes) const;
   void on_call_answer(const FrameReader::Message& message);
   void on_undeliverable(const wire::Envelope& from, const wire::Undeliverable& undeliverable);
   /// A message that waited for the new session no longer fits in the queue.
@@ -210,6 +231,10 @@ class Bus {
   Introductions introductions_{requests_, postbox_};
   DeliveryTracker delivery_;
   CastSender casts_;
+  ChunkSender chunks_{reactor_, requests_};
+  CastChunks cast_chunks_{reactor_, requests_, casts_};
+  ChunkStore chunk_store_{kBodyLimit};
+  Reactor::TimerId chunk_timer_ = 0;
   RefusalLog refusals_;
   std::uint64_t turn_end_ = 0;
   /// Lets posted work see that this object is gone.

@@ -20,6 +20,10 @@ namespace meshbus {
 inline constexpr std::uint32_t kFlagDetachedCast = 8;
 inline constexpr std::uint32_t kFlagRelay = 16;
 
+/// The largest body of a cast that is one message: what a message may have, less the ranks that it
+/// is for (CastPlan::kMostRuns, and a region). Larger ones travel in chunks (CastChunks).
+inline constexpr std::size_t kCastLimit = 960 * 1024;
+
 /// The body of a message or call with flag `cast`, taken apart; see CastHead in bus.fbs. The bytes
 /// may stand at any address.
 class CastBody {

@@ -26,6 +26,11 @@ void CastCalls::add_sequence(std::uint64_t id, std::uint64_t sequence) {
   if (sequence != 0) id_of_sequence_.emplace(sequence, id);
 }
 
+void CastCalls::drop(std::uint64_t id) {
+  const auto call = calls_.extract(id);
+  if (call) reactor_.cancel(call.mapped().timer);
+}
+
 void CastCalls::finish(std::uint64_t id, std::uint64_t ordinal, Result<std::string> answer) {
   const auto found = calls_.find(id);
   if (found == calls_.end() || !found->second.is_open[ordinal]) return;

@@ -40,6 +40,8 @@ class CastCalls {
   /// The view that was called.
   const CastPlan& plan(std::uint64_t id) const { return *calls_.at(id).to; }
 
+  /// It was not sent: nobody hears of it.
+  void drop(std::uint64_t id);
   /// The end of one rank. Nothing when it has ended already.
   void finish(std::uint64_t id, std::uint64_t ordinal, Result<std::string> answer);
   /// The end of those ranks, from a later turn, because an answer must not run inside the call that

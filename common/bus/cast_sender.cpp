@@ -59,10 +59,12 @@ std::uint64_t CastSender::post(const CastPlan& to, std::size_t piece, std::uint3
                             bytes, body.size());
 }
 
-Result<void> CastSender::cast(const CastPlan& to, std::uint32_t port, Bytes body, bool no_return) {
+Result<void> CastSender::cast(const CastPlan& to, std::uint32_t port, Bytes body, bool no_return,
+                              std::uint32_t flags) {
   if (auto fits = check(to, body.size(), !no_return); !fits) return fits;
   for (std::size_t piece = 0; piece < to.pieces.size(); ++piece) {
-    if (post(to, piece, port, wire::Kind::message, {}, body, no_return ? kFlagNoReturn : 0) != 0)
+    if (post(to, piece, port, wire::Kind::message, {}, body,
+             flags | (no_return ? kFlagNoReturn : 0)) != 0)
       continue;
     if (piece == 0) return fail(broker_queue_is_full());
     // The first ranks have it already: the others fail one by one.
@@ -83,18 +85,37 @@ void CastSender::call(std::uint64_t id, const std::shared_ptr<const CastPlan>& t
                       std::uint32_t port, Bytes body, std::chrono::milliseconds deadline,
                       CastCalls::Answer answer) {
   calls_.add(id, to, deadline, std::move(answer));
+  const auto fits = check(*to, sizeof(wire::CallHeader) + body.size(), false);
+  if (fits && post_call(id, *to, port, deadline, {}, body, 0)) return;
+  for (const auto& piece : to->pieces) {
+    calls_.add_sequence(id, 0);
+    calls_.fail_later(id, piece.ordinals, fits ? broker_queue_is_full() : fits.error());
+  }
+}
+
+bool CastSender::post_call(std::uint64_t id, const CastPlan& to, std::uint32_t port,
+                           std::chrono::milliseconds deadline, Bytes front, Bytes body,
+                           std::uint32_t flags) {
   const wire::CallHeader header(id, static_cast<std::uint32_t>(deadline.count()),
                                 wire::ErrorCode::none, 0);
-  const auto fits = check(*to, sizeof header + body.size(), false);
-  for (std::size_t piece = 0; piece < to->pieces.size(); ++piece) {
-    const std::uint64_t sequence =
-        fits ? post(*to, piece, port, wire::Kind::call, bytes_of(&header, sizeof header), body, 0)
-             : std::uint64_t{0};
+  std::string head(reinterpret_cast<const char*>(&header), sizeof header);
+  head.append(front);
+  for (std::size_t piece = 0; piece < to.pieces.size(); ++piece) {
+    const auto sequence = post(to, piece, port, wire::Kind::call, head, body, flags);
+    if (sequence == 0 && piece == 0) return false;
     calls_.add_sequence(id, sequence);
-    if (sequence == 0)
-      calls_.fail_later(id, to->pieces[piece].ordinals,
-                        fits ? broker_queue_is_full() : fits.error());
+    if (sequence == 0) calls_.fail_later(id, to.pieces[piece].ordinals, broker_queue_is_full());
   }
+  return true;
+}
+
+bool CastSender::call_chunk(std::uint64_t id, const std::shared_ptr<const CastPlan>& to,
+                            Bytes header, Bytes chunk, std::chrono::milliseconds deadline,
+                            CastCalls::Answer answer) {
+  calls_.add(id, to, deadline, std::move(answer));
+  if (post_call(id, *to, 0, deadline, header, chunk, kFlagChunk)) return true;
+  calls_.drop(id);
+  return false;
 }
 
 void CastSender::on_answer(std::uint64_t id, const wire::Envelope& from,

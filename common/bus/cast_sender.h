@@ -28,11 +28,22 @@ class CastSender {
 
   /// Whether our broker knows casts; brokers of old releases do not.
   void set_supported(bool is_supported) noexcept { is_supported_ = is_supported; }
-  /// See Bus::cast.
-  Result<void> cast(const CastPlan& to, std::uint32_t port, Bytes body, bool no_return);
+  /// See Bus::cast. `flags`: kFlagChunked, when the body is a ChunkHeader.
+  Result<void> cast(const CastPlan& to, std::uint32_t port, Bytes body, bool no_return,
+                    std::uint32_t flags = 0);
   /// See Bus::cast_call; `id` is of no other request.
   void call(std::uint64_t id, const std::shared_ptr<const CastPlan>& to, std::uint32_t port,
             Bytes body, std::chrono::milliseconds deadline, CastCalls::Answer answer);
+
+  /// The second half of call(), for an id that was added to calls(): sends the message, whose body
+  /// is `front` and `body`. False: the queue is full, and nothing was sent.
+  [[nodiscard]] bool post_call(std::uint64_t id, const CastPlan& to, std::uint32_t port,
+                               std::chrono::milliseconds deadline, Bytes front, Bytes body,
+                               std::uint32_t flags);
+  /// Sends a chunk of a body to every rank. False: the queue is full, and `answer` is not called.
+  [[nodiscard]] bool call_chunk(std::uint64_t id, const std::shared_ptr<const CastPlan>& to,
+                                Bytes header, Bytes chunk, std::chrono::milliseconds deadline,
+                                CastCalls::Answer answer);
 
   /// The answer of a rank of calls().
   void on_answer(std::uint64_t id, const wire::Envelope& from, Result<std::string> answer);

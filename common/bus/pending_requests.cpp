@@ -73,6 +73,10 @@ void PendingRequests::finish_call(std::uint64_t id, Result<std::string> answer) 
   pending.call_answer(std::move(answer));
 }
 
+void PendingRequests::drop(std::uint64_t id) {
+  if (const auto found = pending_.find(id); found != pending_.end()) take(found);
+}
+
 void PendingRequests::fail(std::uint64_t id, const Error& error) {
   finish(id, meshbus::fail(error));
   finish_call(id, meshbus::fail(error));

@@ -50,6 +50,8 @@ class PendingRequests {
   /// The answer of a request; a Refusal becomes its error. Nothing when it is not open any more.
   void finish(std::uint64_t id, Result<ControlMessage> answer);
   void finish_call(std::uint64_t id, Result<std::string> answer);
+  /// It was not sent: nobody hears of it.
+  void drop(std::uint64_t id);
   /// For both kinds.
   void fail(std::uint64_t id, const Error& error);
   /// The same from a later turn, because an answer must not run inside the call that asked.

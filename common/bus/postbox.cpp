@@ -66,7 +66,7 @@ Postbox::Packed Postbox::pack(std::uint64_t proc, std::uint64_t host, std::uint3
   envelope.mutate_kind(wire::Kind::message);
   envelope.mutate_lane(wire::Lane::data);
   const auto lock = session_.lock();
-  if (!is_packable_ || body.size() > body_limit() ||
+  if (!is_packable_ || body.size() > std::min(body_limit(), kBodyLimit) ||
       (host != 0 && host != own_host_ && !known_hosts_.contains(host)))
     return {Packed::Outcome::not_now};
   const Outbox& outbox = session_.outbox();

@@ -57,10 +57,11 @@ class Postbox {
 
   explicit Postbox(Session& session) : session_(session) {}
 
-  /// The largest body of a message, call, answer or cast; at most kBodyLimit. Any thread.
+  /// The largest body of a message, call, answer or cast. Above kBodyLimit it travels in chunks.
+  /// Any thread.
   std::size_t body_limit() const noexcept { return body_limit_; }
   void set_body_limit(std::uint64_t bytes) noexcept {
-    body_limit_ = std::min<std::uint64_t>(bytes, kBodyLimit);
+    body_limit_ = static_cast<std::size_t>(bytes);
   }
 
   /// A number that is larger than those of every earlier process with our name, so that an answer

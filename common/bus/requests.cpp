@@ -1,11 +1,15 @@
 #include "common/bus/requests.h"
 
-#include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "common/base/log.h"
 
 namespace meshbus {
+
+Error Requests::queue_is_full() {
+  return {ErrorCode::queue_full, "the queue to the broker is full"};
+}
 
 std::uint64_t Requests::request(const Destination& to, const ControlBody& body,
                                 std::chrono::milliseconds deadline, Answer answer,
@@ -31,26 +35,41 @@ std::uint64_t Requests::request(const Destination& to, const ControlBody& body,
 
 std::uint64_t Requests::call(const Destination& to, std::uint32_t port, Bytes body,
                              std::chrono::milliseconds deadline, CallAnswer answer) {
-  const auto id = take_id();
-  pending_.add_call(id, {to.proc, to.host}, deadline, std::move(answer));
-  const wire::CallHeader header(id, static_cast<std::uint32_t>(deadline.count()),
-                                wire::ErrorCode::none, 0);
-  const auto limit = std::min(postbox_.body_limit(), kBodyLimit - sizeof header);
-  if (body.size() > limit) {
+  const auto id = open_call(to, deadline, std::move(answer));
+  if (const auto limit = postbox_.body_limit(); body.size() > limit) {
     fail_later(id,
                Error(ErrorCode::too_large, "a call of " + std::to_string(body.size()) +
                                                " bytes; the limit is " + std::to_string(limit)));
-    return id;
+  } else if (!post_call(id, to, port, deadline, {}, body, 0)) {
+    fail_later(id, queue_is_full());
   }
-  std::string bytes(reinterpret_cast<const char*>(&header), sizeof header);
-  bytes.append(body);
-  const auto sequence = postbox_.post(to.envelope(port, wire::Kind::call, wire::Lane::data), bytes);
-  if (sequence == 0) {
-    fail_later(id, Error(ErrorCode::queue_full, "the queue to the broker is full"));
-    return id;
-  }
-  pending_.set_sequence(id, sequence);
   return id;
+}
+
+std::uint64_t Requests::open_call(const Destination& to, std::chrono::milliseconds deadline,
+                                  CallAnswer answer) {
+  const auto id = take_id();
+  pending_.add_call(id, {to.proc, to.host}, deadline, std::move(answer));
+  return id;
+}
+
+bool Requests::post_call(std::uint64_t id, const Destination& to, std::uint32_t port,
+                         std::chrono::milliseconds deadline, Bytes front, Bytes body,
+                         std::uint32_t flags) {
+  const wire::CallHeader header(id, static_cast<std::uint32_t>(deadline.count()),
+                                wire::ErrorCode::none, 0);
+  zmq::message_t whole(sizeof header + front.size() + body.size());
+  auto* at = whole.data<char>();
+  for (const Bytes part : {bytes_of(&header, sizeof header), front, body}) {
+    if (!part.empty()) std::memcpy(at, part.data(), part.size());
+    at += part.size();
+  }
+  const Bytes bytes = bytes_of(whole.data(), whole.size());
+  const auto sequence = postbox_.post(to.envelope(port, wire::Kind::call, wire::Lane::data, flags),
+                                      bytes, bytes.size() > kInlineLimit ? &whole : nullptr);
+  if (sequence == 0) return false;
+  pending_.set_sequence(id, sequence);
+  return true;
 }
 
 void Requests::on_answer(const wire::Envelope& from, ControlMessage answer) {

@@ -20,6 +20,7 @@ class Requests {
   using CallAnswer = PendingRequests::CallAnswer;
   using Peer = PendingRequests::Peer;
 
+  static Error queue_is_full();
   Requests(Reactor& reactor, Postbox& postbox) : postbox_(postbox), pending_(reactor) {}
 
   /// Requests, calls and casts have ids of one series, so an answer belongs to one of them.
@@ -32,6 +33,14 @@ class Requests {
   std::uint64_t call(const Destination& to, std::uint32_t port, Bytes body,
                      std::chrono::milliseconds deadline, CallAnswer answer);
 
+  /// The two halves of call(): the answer is awaited from now on; the message follows, with these
+  /// flags. Its body is `front` and `body`. False: the queue to the broker is full.
+  std::uint64_t open_call(const Destination& to, std::chrono::milliseconds deadline,
+                          CallAnswer answer);
+  [[nodiscard]] bool post_call(std::uint64_t id, const Destination& to, std::uint32_t port,
+                               std::chrono::milliseconds deadline, Bytes front, Bytes body,
+                               std::uint32_t flags);
+
   void on_answer(const wire::Envelope& from, ControlMessage answer);
   void on_call_answer(const wire::Envelope& from, std::uint64_t id, Result<std::string> answer);
   /// The request or call that the message of that number carries.
@@ -41,6 +50,8 @@ class Requests {
   /// The peer that was asked; null when it is not open any more.
   const Peer* find(std::uint64_t id) const { return pending_.find(id); }
   void fail(std::uint64_t id, const Error& error) { pending_.fail(id, error); }
+  /// post_call() returned false: nobody hears of it.
+  void drop(std::uint64_t id) { pending_.drop(id); }
   /// The same from a later turn.
   void fail_later(std::uint64_t id, Error error) { pending_.fail_later(id, std::move(error)); }
   /// Those that were sent to this peer.

@@ -54,17 +54,10 @@ void Responder::refuse(const Request& request, const Error& error) {
   answer(request, std::move(refusal));
 }
 
-void Responder::answer_call(const wire::Envelope& call, const wire::CallHeader& header,
-                            Bytes body) {
-  const auto limit = std::min(postbox_.body_limit(), kBodyLimit - sizeof header);
-  if (body.size() > limit) {
-    fail_call(call, header,
-              Error(ErrorCode::too_large, "an answer of " + std::to_string(body.size()) +
-                                              " bytes; the limit is " + std::to_string(limit)));
-    return;
-  }
+void Responder::answer_call(const wire::Envelope& call, const wire::CallHeader& header, Bytes body,
+                            std::uint32_t flags) {
   const auto bytes = with_header(wire::CallHeader(header.id(), 0, wire::ErrorCode::none, 0), body);
-  if (postbox_.post(Destination::back(call).envelope(0, wire::Kind::reply, wire::Lane::data),
+  if (postbox_.post(Destination::back(call).envelope(0, wire::Kind::reply, wire::Lane::data, flags),
                     bytes) == 0)
     log::warn("bus: an answer is dropped: the queue to the broker is full");
 }

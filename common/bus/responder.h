@@ -21,7 +21,9 @@ class Responder {
   /// See the functions of Bus.
   void answer(const Request& request, const ControlBody& body);
   void refuse(const Request& request, const Error& error);
-  void answer_call(const wire::Envelope& call, const wire::CallHeader& header, Bytes body);
+  /// `flags`: kFlagChunked, when the body is a ChunkHeader.
+  void answer_call(const wire::Envelope& call, const wire::CallHeader& header, Bytes body,
+                   std::uint32_t flags = 0);
   void fail_call(const wire::Envelope& call, const wire::CallHeader& header, const Error& error);
   void give_back(const wire::Envelope& message, const Error& error);
 

@@ -68,9 +68,9 @@ inline constexpr std::array kKeyTable = std::to_array<KeyInfo>({
      "time a message waits in the broker for a proc that has not yet registered"},
     {"hop.limit", ValueKind::count, "", "64", "1", "255",
      "brokers that a message may pass before it is returned"},
-    {"message.limit", ValueKind::bytes, "", "1MiB", "1KiB", "64GiB",
-     "largest body that a launcher or proc may send, answers included; this release sends none "
-     "above 1MiB, so that larger values mean 1MiB"},
+    {"message.limit", ValueKind::bytes, "", "1GiB", "1KiB", "64GiB",
+     "largest body that a launcher or proc sends or takes, answers included; bodies above 1MiB "
+     "travel in chunks, and a receiver keeps at most twice this of them; casts end at 1MiB"},
     {"tail.lines", ValueKind::count, "", "100", "0", "100000",
      "last lines of output that are kept in memory for each proc"},
     {"logs.directory", ValueKind::path, "", "", "", "",

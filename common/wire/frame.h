@@ -25,7 +25,7 @@ inline constexpr std::size_t kPackLimit = 64 * 1024;
 /// A frame is closed, too, when it has this many bytes with the bodies that ride detached, so that
 /// one frame cannot hold up the other lane for long.
 inline constexpr std::size_t kFrameLimit = 256 * 1024;
-/// The largest body of one message on the wire.
+/// The largest body of one message on the wire. Larger ones travel in chunks (ChunkSender).
 inline constexpr std::size_t kBodyLimit = 1024 * 1024;
 /// Bytes of data on the way in one direction of a connection (FrameHeader.credit). Half of it costs
 /// some of the speed, twice as much gains none and makes control wait longer.
@@ -46,6 +46,8 @@ inline constexpr std::size_t kMostParts = 1024;
 inline constexpr std::uint32_t kFlagDetached = 1;
 inline constexpr std::uint32_t kFlagNoReturn = 2;
 inline constexpr std::uint32_t kFlagCast = 4;
+inline constexpr std::uint32_t kFlagChunk = 32;
+inline constexpr std::uint32_t kFlagChunked = 64;
 inline constexpr std::uint16_t kFrameFlagLink = 1;
 
 inline constexpr std::size_t kFrameHeaderSize = sizeof(wire::FrameHeader);

@@ -1,9 +1,11 @@
 #include "agent/proc/runtime/handler_intake.h"
 
+#include <algorithm>
 #include <exception>
 #include <utility>
 
 #include "common/bus/cast.h"
+#include "common/wire/frame.h"
 #include "common/wire/wire_region.h"
 
 namespace meshbus::mesh_proc {
@@ -69,7 +71,8 @@ void HandlerIntake::on_delivery(const Bus::Delivery& delivery) {
     return is_call ? bus_->fail_call(envelope, header, error) : bus_->give_back(envelope, error);
   }
   if (is_call) return add_call(found->second, delivery, std::move(point));
-  if (!parts_.work.has_room(runs_.open_bytes() + sizeof(MessageRun::Message) + delivery.body.size(),
+  if (!parts_.work.has_room(runs_.open_bytes() + sizeof(MessageRun::Message) +
+                                std::min(delivery.body.size(), kBodyLimit),
                             runs_.open_size()))
     return bus_->give_back(envelope, is_behind());
   add_message(&found->second, delivery, std::move(point));
@@ -115,7 +118,7 @@ void HandlerIntake::add_call(const ProcProgram::Handler& handler, const Bus::Del
     incoming.deadline =
         parts_.reactor.now() + std::chrono::milliseconds(delivery.header.deadline_ms());
   const bool is_taken =
-      parts_.work.push(sizeof incoming + delivery.body.size(), 1,
+      parts_.work.push(sizeof incoming + std::min(delivery.body.size(), kBodyLimit), 1,
                        [this, &handler, envelope = delivery.envelope, header = delivery.header,
                         incoming = std::move(incoming), frame = delivery.frame] {
                          handle_call(handler, envelope, header, incoming);

@@ -1,12 +1,17 @@
 #include "agent/proc/runtime/message_run.h"
 
+#include <algorithm>
+
+#include "common/wire/frame.h"
+
 namespace meshbus::mesh_proc {
 
 void MessageRun::add(const Message& message, const std::shared_ptr<const void>& frame) {
   if (frame && (frames_.empty() || frames_.back() != frame)) frames_.push_back(frame);
   if (messages_.size() == 1) messages_.reserve(kMost);
   messages_.push_back(message);
-  bytes_ += sizeof message + message.body.size();
+  // Larger bodies are counted where they were put together (ChunkStore).
+  bytes_ += sizeof message + std::min(message.body.size(), kBodyLimit);
 }
 
 void MessageRun::reset() {

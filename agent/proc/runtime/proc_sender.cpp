@@ -10,30 +10,26 @@
 namespace meshbus::mesh_proc {
 namespace {
 
-/// The body of a cast has at most the size of a message, less the ranks that it is for
-/// (CastPlan::kMostRuns, and a region).
-constexpr std::size_t kCastLimit = 960 * 1024;
-constexpr std::size_t kCallLimit = kBodyLimit - sizeof(wire::CallHeader);
-
 Error is_ending() {
   return {ErrorCode::fate_unknown, "this proc is ending"};
 }
 
 /// Fills a future exactly once: with the answer, or with fate_unknown when the bus is gone before
 /// there is one.
+template <typename Value>
 class Answer {
  public:
   ~Answer() {
     if (!filled_) promise_.set_value(fail(is_ending()));
   }
-  std::future<Result<std::string>> get_future() { return promise_.get_future(); }
-  void fill(Result<std::string> answer) {
+  std::future<Result<Value>> get_future() { return promise_.get_future(); }
+  void fill(Result<Value> answer) {
     filled_ = true;
     promise_.set_value(std::move(answer));
   }
 
  private:
-  std::promise<Result<std::string>> promise_;
+  std::promise<Result<Value>> promise_;
   bool filled_ = false;
 };
 
@@ -70,12 +66,7 @@ std::future<Result<std::string>> ProcSender::call(const ProcId& to, std::uint32_
                                                   std::string_view body,
                                                   std::chrono::milliseconds deadline) {
   if (is_forked()) return failed(check_fork().error());
-  if (body.size() > kCallLimit) {
-    return failed(Error(ErrorCode::too_large, "a call of " + std::to_string(body.size()) +
-                                                  " bytes; the limit is " +
-                                                  std::to_string(kCallLimit)));
-  }
-  auto answer = std::make_shared<Answer>();
+  auto answer = std::make_shared<Answer<std::string>>();
   auto future = answer->get_future();
   call(to, port, body, deadline, [answer = std::move(answer)](Result<std::string> result) {
     answer->fill(std::move(result));
@@ -95,17 +86,44 @@ void ProcSender::call(const ProcId& to, std::uint32_t port, std::string_view bod
   if (!done) answer(fail(done.error()));
 }
 
-Result<void> ProcSender::check_send(std::size_t bytes) const {
-  if (is_forked()) return fail(check_fork().error());
-  if (bytes <= kBodyLimit) return {};
-  return fail(ErrorCode::too_large, "a message of " + std::to_string(bytes) +
-                                        " bytes; the limit is " + std::to_string(kBodyLimit));
+Result<void> ProcSender::send_large(const ProcId& to, std::uint32_t port, std::string_view body,
+                                    const SharedBody* shared, std::chrono::milliseconds patience) {
+  if (auto allowed = check_caller_(to); !allowed) return allowed;
+  return wait_for_arrival(body.size(), patience, [&](Bus& bus, Bus::Sent sent) {
+    bus.send_large(Destination::to(to), port,
+                   shared != nullptr ? *shared : SharedBody::of(std::string(body)),
+                   std::move(sent));
+  });
+}
+
+template <typename Begin>
+Result<void> ProcSender::wait_for_arrival(std::size_t bytes, std::chrono::milliseconds patience,
+                                          Begin begin) {
+  auto sent = std::make_shared<Answer<void>>();
+  auto future = sent->get_future();
+  const auto begun = outgoing_.use([&](Bus& bus) -> Result<void> {
+    begin(bus, [sent](const Result<void>& result) { sent->fill(result); });
+    return {};
+  });
+  sent.reset();
+  if (!begun) return begun;
+  outgoing_.flush_now();
+  if (future.wait_for(patience) == std::future_status::ready) return future.get();
+  return fail(ErrorCode::fate_unknown, "a message of " + std::to_string(bytes) +
+                                           " bytes has not arrived within " +
+                                           std::to_string(patience.count()) + " ms; it may yet");
+}
+
+ProcId ProcSender::owner_of(const CastPlan& plan) const {
+  const bool has_us = plan.ordinal_of_proc.contains(bootstrap_.proc.key());
+  return has_us || plan.targets.empty() ? bootstrap_.proc : plan.view.proc_at(0).value();
 }
 
 Result<void> ProcSender::send(const ProcId& to, std::uint32_t port, std::string_view body,
                               const SharedBody* shared, std::chrono::milliseconds patience) {
-  if (auto allowed = check_send(body.size()); !allowed) return allowed;
+  if (is_forked()) return check_fork();
   if (is_cut_) return {};
+  if (body.size() > kBodyLimit) return send_large(to, port, body, shared, patience);
   return outgoing_.send(
       known_procs(number_).proc(to), [&] { return Destination::to(to); }, port, body, shared,
       patience);
@@ -113,30 +131,34 @@ Result<void> ProcSender::send(const ProcId& to, std::uint32_t port, std::string_
 
 Result<void> ProcSender::send(std::uint64_t rank, std::uint32_t port, std::string_view body,
                               const SharedBody* shared, std::chrono::milliseconds patience) {
-  if (auto allowed = check_send(body.size()); !allowed) return allowed;
+  if (is_forked()) return check_fork();
   const auto to = known_procs(number_).rank(bootstrap_.mesh, rank);
   if (!to) return fail(to.error());
   if (is_cut_) return {};
+  if (body.size() > kBodyLimit)
+    return send_large(*bootstrap_.mesh.proc_at(rank), port, body, shared, patience);
   return outgoing_.send(
       **to, [&] { return Destination::to(*bootstrap_.mesh.proc_at(rank)); }, port, body, shared,
       patience);
 }
 
-Result<std::shared_ptr<const CastPlan>> ProcSender::plan_cast(const ProcMeshRef& to,
-                                                              std::size_t bytes) {
+Result<std::shared_ptr<const CastPlan>> ProcSender::plan_cast(const ProcMeshRef& to) {
   if (is_forked()) return fail(check_fork().error());
-  if (bytes > kCastLimit) {
-    return fail(ErrorCode::too_large, "a cast of " + std::to_string(bytes) +
-                                          " bytes; the limit is " + std::to_string(kCastLimit));
-  }
   const std::lock_guard lock(plans_mutex_);
   return plans_.get(to);
 }
 
 Result<void> ProcSender::cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
                               std::chrono::milliseconds patience) {
-  auto plan = plan_cast(to, body.size());
+  auto plan = plan_cast(to);
   if (!plan) return fail(plan.error());
+  if (is_cut_) return {};
+  if (body.size() > kCastLimit) {
+    if (auto allowed = check_caller_(owner_of(**plan)); !allowed) return allowed;
+    return wait_for_arrival(body.size(), patience, [&](Bus& bus, Bus::Sent sent) {
+      bus.cast_large(*plan, port, SharedBody::of(std::string(body)), std::move(sent));
+    });
+  }
   return outgoing_.use_when_room({body.size() + sizeof(wire::Envelope), (*plan)->targets.size()},
                                  patience, [&](Bus& bus) -> Result<void> {
                                    if (is_cut_) return {};
@@ -147,13 +169,10 @@ Result<void> ProcSender::cast(const ProcMeshRef& to, std::uint32_t port, std::st
 Result<CastAnswers::Answers> ProcSender::call_all(const ProcMeshRef& to, std::uint32_t port,
                                                   std::string_view body,
                                                   std::chrono::milliseconds deadline) {
-  auto plan = plan_cast(to, body.size());
+  auto plan = plan_cast(to);
   if (!plan) return fail(plan.error());
   if ((*plan)->targets.empty()) return CastAnswers::Answers();
-  const bool has_us = (*plan)->ordinal_of_proc.contains(bootstrap_.proc.key());
-  if (auto allowed = check_caller_(has_us ? bootstrap_.proc : (*plan)->view.proc_at(0).value());
-      !allowed)
-    return fail(allowed.error());
+  if (auto allowed = check_caller_(owner_of(**plan)); !allowed) return fail(allowed.error());
   auto answers = std::make_shared<CastAnswers>((*plan)->targets.size());
   auto future = answers->get_future();
   const auto limit = std::clamp<std::chrono::milliseconds>(deadline, std::chrono::milliseconds(0),

@@ -57,10 +57,16 @@ class ProcSender {
   /// answer waits behind small messages.
   static constexpr Bus::Most kSendMost{.bytes = 16 * 1024 * 1024, .queued = 16 * 1024};
 
-  /// Errors: refused (after fork), too_large.
-  Result<void> check_send(std::size_t bytes) const;
-  /// Errors: refused (after fork), too_large.
-  Result<std::shared_ptr<const CastPlan>> plan_cast(const ProcMeshRef& to, std::size_t bytes);
+  /// Sends a body above kBodyLimit, and waits until it has arrived.
+  Result<void> send_large(const ProcId& to, std::uint32_t port, std::string_view body,
+                          const SharedBody* shared, std::chrono::milliseconds patience);
+  /// Lets `begin` send a large body, and waits until it has arrived.
+  template <typename Begin>
+  Result<void> wait_for_arrival(std::size_t bytes, std::chrono::milliseconds patience, Begin begin);
+  /// A proc of the view for check_caller_: this one, when it is in it.
+  ProcId owner_of(const CastPlan& plan) const;
+  /// Errors: refused (after fork).
+  Result<std::shared_ptr<const CastPlan>> plan_cast(const ProcMeshRef& to);
 
   static inline std::atomic<std::uint64_t> next_number_{1};
 

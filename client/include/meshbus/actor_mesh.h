@@ -98,7 +98,7 @@ class ActorView {
                                   std::string_view reducer,
                                   const AccumulateOptions& options = {}) const;
   /// Casts them a message that nobody answers; returns when it is on its way. Errors: as those of
-  /// Context::cast, too_large among them: above 960 KiB.
+  /// Context::cast.
   Result<void> send(const MessageType& type, std::string_view body) const;
   /// Asks their procs now. By ordinal; Unknown did not answer, NotExist never was.
   /// Errors: would_block, refused.

@@ -96,8 +96,9 @@ class Context {
   /// handlers.
   void call_async(const ProcId& proc, std::uint32_t port, std::string_view body,
                   AsyncOptions options, AnswerHandler handler);
-  /// Bytes for a port of a proc, without an answer. Returns when they are on their way. Errors:
-  /// queue_full, too_large, unroutable, refused.
+  /// Bytes for a port of a proc, without an answer. Returns when they are on their way;
+  /// above 1 MiB, where they travel in chunks, when the receiver has them. Errors: queue_full,
+  /// too_large, unroutable, refused; above 1 MiB also those of call().
   Result<void> send(const ProcId& proc, std::uint32_t port, std::string_view body);
   /// The same without a copy of the body.
   Result<void> send(const ProcId& proc, std::uint32_t port, const SharedBody& body);
@@ -106,8 +107,9 @@ class Context {
   /// `context.cast(*mesh.ref().at("host", 0), 1, "hello")`. One message leaves here; brokers make
   /// the copies, one for each host and there one for each rank. A cast and a message of send()
   /// arrive in the order in which they were sent; each rank learns its place in the view
-  /// (Incoming::point in meshbus/proc.h). Returns when it is on its way; with no rank at all it
-  /// succeeds at once. Errors: as send(), for all of it; too_large above 960 KiB.
+  /// (Incoming::point in meshbus/proc.h). Returns when it is on its way, above 960 KiB
+  /// when all ranks have it or have failed; with no rank at all it succeeds at once. Errors: as
+  /// send(), for all of it.
   Result<void> cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body);
   /// The same with an answer from each rank, by ordinal: an answer or an error of its own, as of
   /// call() for one proc; a rank that is dead takes nothing from the others. Errors of the whole:

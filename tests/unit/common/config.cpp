@@ -76,7 +76,7 @@ TEST_CASE("config: defaults") {
     CHECK(one.duration(keys::spawn_ready) == 30s);
     CHECK(one.duration(keys::records_age) == 1h);
     CHECK(one.count(keys::terminate_in_flight) == 16);
-    CHECK(one.bytes(keys::message_limit) == 1ULL << 20);
+    CHECK(one.bytes(keys::message_limit) == 1ULL << 30);
     CHECK(one.flag(keys::parent_death_signal));
     CHECK(one.word(keys::log_level) == "warn");
     CHECK(one.path(keys::logs_directory).empty());

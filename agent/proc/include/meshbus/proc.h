@@ -205,10 +205,10 @@ class Proc {
 
   /// Asks a rank, this one included, and waits for its answer. Errors: call_error (its handler
   /// failed; the detail is its text), no_such_port, no_such_proc and other undeliverables, timeout,
-  /// fate_unknown (a connection broke meanwhile), out_of_range (no such rank), too_large (bodies of
-  /// calls: 1 MiB - 16 B), queue_full, would_block (a handler that calls its own proc waits for
-  /// itself), refused (after fork). Handlers may call others, but run one at a time: two procs
-  /// whose handlers call each other wait until the deadline.
+  /// fate_unknown (a connection broke meanwhile), out_of_range (no such rank), too_large (above
+  /// message.limit, of this proc or the other), queue_full, would_block (a handler that calls its
+  /// own proc waits for itself), refused (after fork). Handlers may call others, but run one at a
+  /// time: two procs whose handlers call each other wait until the deadline.
   Result<std::string> call(std::uint64_t rank, std::uint32_t port, std::string_view body,
                            std::chrono::milliseconds deadline);
   /// The same for any proc, of another mesh say: `proc.call(*other_mesh.proc_at(3), 1, "hello",
@@ -226,8 +226,10 @@ class Proc {
 
   /// Sends a message that nobody answers. Messages from here to one receiver arrive in the order in
   /// which they were sent. When more is waiting to leave than the queue holds (16 MiB or 16,384
-  /// messages), waits for room, `patience` at most. Errors: out_of_range, too_large (1 MiB),
-  /// queue_full, refused. What happens to the message later is told by ProcProgram::on_undelivered.
+  /// messages), waits for room, `patience` at most. A body above 1 MiB travels in chunks: this
+  /// waits until the receiver has it, `patience` at most (then fate_unknown; would_block where
+  /// call() says it). Errors: out_of_range, too_large, queue_full, refused. What happens to the
+  /// message later is told by ProcProgram::on_undelivered.
   Result<void> send(std::uint64_t rank, std::uint32_t port, std::string_view body,
                     std::chrono::milliseconds patience = std::chrono::seconds(10));
   Result<void> send(const ProcId& to, std::uint32_t port, std::string_view body,
@@ -242,8 +244,9 @@ class Proc {
   /// `proc.cast(*proc.mesh().at("host", 0), 1, "hello")`. One message leaves here; brokers make the
   /// copies, one for each host and there one for each rank. A cast and a message of send() arrive
   /// in the order in which they were sent; each rank learns its place in the view
-  /// (Incoming::point). Errors: as send(), for all of it; too_large above 960 KiB. What does not
-  /// reach a rank is told by ProcProgram::on_undelivered, rank by rank.
+  /// (Incoming::point). A body above 960 KiB travels in chunks, as with send(): this waits until
+  /// all ranks have it or have failed. Errors: as send(), for all of it. What does not reach a rank
+  /// is told by ProcProgram::on_undelivered, rank by rank.
   Result<void> cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
                     std::chrono::milliseconds patience = std::chrono::seconds(10));
   /// Asks every rank of a view and waits for all answers, by ordinal: each is an answer or an error

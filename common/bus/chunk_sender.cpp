@@ -1,0 +1,87 @@
+#include "common/bus/chunk_sender.h"
+
+#include <utility>
+
+#include "common/wire/frame.h"
+
+namespace meshbus {
+ChunkSender::~ChunkSender() {
+  for (const auto& [id, transfer] : transfers_) reactor_.cancel(transfer.retry);
+}
+
+void ChunkSender::send(const Destination& to, SharedBody body, IsWanted is_wanted, Done done) {
+  const auto id = requests_.take_id();
+  transfers_.emplace(id, Transfer{.to = to,
+                                  .body = std::move(body),
+                                  .is_wanted = std::move(is_wanted),
+                                  .done = std::move(done)});
+  go_on(id);
+}
+
+void ChunkSender::go_on(std::uint64_t id) {
+  Transfer& transfer = transfers_.at(id);
+  const std::size_t size = transfer.body.bytes().size();
+  while (transfer.under_way < transfer.pace.allowed() && transfer.sent < size) {
+    const std::size_t offset = transfer.sent;
+    const Bytes chunk = transfer.body.bytes().substr(offset, ChunkPace::kChunk);
+    const wire::ChunkHeader header(id, size, offset);
+    transfer.sent += chunk.size();
+    ++transfer.under_way;
+    const auto call =
+        requests_.open_call(transfer.to, kChunkLimit,
+                            [this, id, sent = reactor_.now(), alive = std::weak_ptr<void>(alive_)](
+                                const Result<std::string>& answer) {
+                              if (!alive.expired()) on_answer(id, sent, answer);
+                            });
+    if (requests_.post_call(call, transfer.to, 0, kChunkLimit, bytes_of(&header, sizeof header),
+                            chunk, kFlagChunk))
+      continue;
+    requests_.drop(call);
+    transfer.sent = offset;
+    --transfer.under_way;
+    transfer.retry = reactor_.after(kRetry, [this, id] {
+      transfers_.at(id).retry = 0;
+      go_on(id);
+    });
+    return;
+  }
+}
+
+void ChunkSender::on_answer(std::uint64_t id, Reactor::Time sent,
+                            const Result<std::string>& answer) {
+  const auto found = transfers_.find(id);
+  if (found == transfers_.end()) return;
+  Transfer& transfer = found->second;
+  --transfer.under_way;
+  if (!transfer.is_wanted()) {
+    forget(id, transfer.to);
+    reactor_.cancel(transfer.retry);
+    transfers_.erase(found);
+    return;
+  }
+  if (!answer) return finish(id, fail(answer.error()));
+  ++transfer.answered;
+  transfer.pace.on_answer(reactor_.now() - sent);
+  const std::size_t size = transfer.body.bytes().size();
+  if (transfer.answered * ChunkPace::kChunk >= size)
+    return finish(id, wire::ChunkHeader(id, size, 0));
+  if (transfer.retry == 0) go_on(id);
+}
+
+void ChunkSender::finish(std::uint64_t id, const Result<wire::ChunkHeader>& result) {
+  auto transfer = transfers_.extract(id);
+  reactor_.cancel(transfer.mapped().retry);
+  if (!result) forget(id, transfer.mapped().to);
+  transfer.mapped().done(result);
+}
+
+void ChunkSender::forget(std::uint64_t id, const Destination& to) {
+  const wire::ChunkHeader header(id, 0, 0);
+  const auto call = requests_.open_call(to, kChunkLimit, [](const Result<std::string>&) {});
+  // What cannot be told is forgotten after a while (ChunkStore::kIdle).
+  if (!requests_.post_call(call, to, 0, kChunkLimit, bytes_of(&header, sizeof header), {},
+                           kFlagChunk))
+    requests_.drop(call);
+}
+
+}  // namespace meshbus

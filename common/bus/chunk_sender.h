@@ -1,0 +1,73 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "common/bus/chunk_pace.h"
+#include "common/bus/destination.h"
+#include "common/bus/requests.h"
+#include "common/loop/reactor.h"
+#include "meshbus/result.h"
+#include "meshbus/shared_body.h"
+#include "wire/frame_generated.h"
+
+namespace meshbus {
+
+/// Sends bodies that are larger than a message may be, in chunks that the receiver answers one by
+/// one, so that what is under way stays bounded and other messages go in between (spec 9.2). Lives
+/// on the reactor's thread.
+class ChunkSender {
+ public:
+  /// From a chunk to its answer, at most: the limit of a delivery (spec 9.3).
+  static constexpr std::chrono::seconds kChunkLimit{30};
+  /// The pause when our own queue to the broker is full.
+  static constexpr std::chrono::milliseconds kRetry{5};
+
+  /// What stands for the body in the message that follows, or why the body has not arrived.
+  using Done = std::function<void(const Result<wire::ChunkHeader>&)>;
+  /// Whether somebody still waits for the body.
+  using IsWanted = std::function<bool()>;
+
+  ChunkSender(Reactor& reactor, Requests& requests) : reactor_(reactor), requests_(requests) {}
+  ~ChunkSender();
+  ChunkSender(const ChunkSender&) = delete;
+  ChunkSender& operator=(const ChunkSender&) = delete;
+
+  /// Calls `done` once, never from inside this call, unless the body is not wanted any more.
+  void send(const Destination& to, SharedBody body, IsWanted is_wanted, Done done);
+  /// Bodies that are under way.
+  std::size_t count() const noexcept { return transfers_.size(); }
+
+ private:
+  struct Transfer {
+    Destination to;
+    SharedBody body;
+    IsWanted is_wanted;
+    Done done;
+    std::size_t sent = 0;      ///< Bytes that left.
+    std::size_t answered = 0;  ///< Chunks whose answer came.
+    std::size_t under_way = 0;
+    ChunkPace pace = {};
+    Reactor::TimerId retry = 0;
+  };
+
+  /// Sends as many chunks as may be under way.
+  void go_on(std::uint64_t id);
+  void on_answer(std::uint64_t id, Reactor::Time sent, const Result<std::string>& answer);
+  void finish(std::uint64_t id, const Result<wire::ChunkHeader>& result);
+  /// Tells the receiver that no more comes.
+  void forget(std::uint64_t id, const Destination& to);
+
+  Reactor& reactor_;
+  Requests& requests_;
+  std::unordered_map<std::uint64_t, Transfer> transfers_;
+  /// Lets an answer see that this object is gone.
+  std::shared_ptr<void> alive_ = std::make_shared<char>();
+};
+
+}  // namespace meshbus

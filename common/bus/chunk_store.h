@@ -1,0 +1,70 @@
+#pragma once
+
+#include <chrono>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "common/base/bytes.h"
+#include "meshbus/result.h"
+#include "wire/frame_generated.h"
+
+namespace meshbus {
+
+/// Puts together bodies that come in chunks. What senders may have here is bounded: in bytes by
+/// what they have announced, and in time. Pure: the time is the caller's.
+class ChunkStore {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+  /// A body whose next chunk, or message, does not come within this is forgotten: a sender that is
+  /// alive answers for a chunk within half of it (ChunkSender::kChunkLimit).
+  static constexpr std::chrono::seconds kIdle{60};
+  /// Bodies that one sender may have here at a time.
+  static constexpr std::size_t kMostOfOne = 256;
+  struct Sender {
+    std::uint64_t proc;
+    std::uint64_t host;
+    std::uint64_t incarnation;
+    auto operator<=>(const Sender&) const = default;
+  };
+
+  /// `limit`: the largest body. All together may have twice as much.
+  explicit ChunkStore(std::uint64_t limit) { set_limit(limit); }
+  void set_limit(std::uint64_t limit) noexcept { limit_ = limit; }
+
+  /// Errors: too_large, queue_full (no room for it now), malformed_message (not the next chunk).
+  Result<void> add(const Sender& from, const wire::ChunkHeader& header, Bytes bytes, Time now);
+  /// The whole body; it counts as here until nobody has a share of it. Errors: not_exist (it has
+  /// not come, or was forgotten).
+  Result<std::shared_ptr<std::string>> take(const Sender& from, const wire::ChunkHeader& header);
+  /// Forgets those that are idle.
+  void expire(Time now);
+  /// Bodies that are not whole, or not taken.
+  std::size_t count() const noexcept { return bodies_.size(); }
+  /// Bytes that are announced or here, those that were taken and are still in use included.
+  std::uint64_t bytes() const noexcept { return *bytes_; }
+
+ private:
+  struct Key {
+    Sender from;
+    std::uint64_t transfer;
+    auto operator<=>(const Key&) const = default;
+  };
+  struct Body {
+    std::shared_ptr<std::string> bytes;
+    std::uint64_t total = 0;
+    Time last{};
+  };
+
+  Result<Body*> begin(const Key& key, std::uint64_t total);
+
+  std::uint64_t limit_ = 0;
+  std::map<Key, Body> bodies_;
+  /// Shared with what was taken, which may outlive this.
+  std::shared_ptr<std::uint64_t> bytes_ = std::make_shared<std::uint64_t>(0);
+};
+
+}  // namespace meshbus

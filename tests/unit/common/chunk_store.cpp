@@ -1,0 +1,87 @@
+#include "common/bus/chunk_store.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+using namespace std::chrono_literals;
+using namespace meshbus;
+
+namespace {
+
+constexpr ChunkStore::Sender kSender{7, 1, 100};
+constexpr ChunkStore::Sender kOther{8, 1, 100};
+constexpr ChunkStore::Time kFirst{10s};
+
+wire::ChunkHeader chunk(std::uint64_t transfer, std::uint64_t total, std::uint64_t offset) {
+  return {transfer, total, offset};
+}
+
+ErrorCode code_of(const auto& result) {
+  return result ? ErrorCode::none : result.error().code();
+}
+
+}  // namespace
+
+TEST_CASE("chunk_store: a body is whole when its chunks came in order, and is taken once") {
+  ChunkStore store(100);
+  CHECK(store.add(kSender, chunk(1, 6, 0), "abc", kFirst).has_value());
+  CHECK(store.add(kOther, chunk(1, 3, 0), "xyz", kFirst).has_value());
+  CHECK(code_of(store.take(kSender, chunk(1, 6, 0))) == ErrorCode::not_exist);  // and is forgotten
+  CHECK(store.add(kSender, chunk(2, 6, 0), "abc", kFirst).has_value());
+  CHECK(store.add(kSender, chunk(2, 6, 3), "def", kFirst).has_value());
+  CHECK(*store.take(kSender, chunk(2, 6, 0)).value() == "abcdef");
+  CHECK(code_of(store.take(kSender, chunk(2, 6, 0))) == ErrorCode::not_exist);
+  CHECK(*store.take(kOther, chunk(1, 3, 0)).value() == "xyz");
+  CHECK(store.count() == 0);
+  CHECK(store.bytes() == 0);
+}
+
+TEST_CASE("chunk_store: what does not continue its body is refused, and the body with it") {
+  ChunkStore store(100);
+  const auto refused = [&](const wire::ChunkHeader& header, Bytes bytes) {
+    REQUIRE(store.add(kSender, chunk(1, 6, 0), "abc", kFirst).has_value());
+    CHECK(code_of(store.add(kSender, header, bytes, kFirst)) == ErrorCode::malformed_message);
+    CHECK(store.count() == 0);
+    CHECK(store.bytes() == 0);
+  };
+  refused(chunk(1, 6, 4), "de");
+  refused(chunk(1, 6, 0), "abc");
+  refused(chunk(1, 7, 3), "def");
+  refused(chunk(1, 6, 3), "defg");
+  refused(chunk(1, 6, 3), "");
+  CHECK(code_of(store.add(kSender, chunk(9, 6, 3), "def", kFirst)) == ErrorCode::malformed_message);
+  CHECK(code_of(store.add(kSender, chunk(9, 6, 0), "", kFirst)) == ErrorCode::malformed_message);
+  CHECK(store.bytes() == 0);
+}
+
+TEST_CASE("chunk_store: what senders announce is bounded, until what was taken is let go") {
+  ChunkStore store(100);
+  const auto larger = store.add(kSender, chunk(1, 101, 0), "a", kFirst);
+  REQUIRE_FALSE(larger.has_value());
+  CHECK(larger.error().code() == ErrorCode::too_large);
+  CHECK(larger.error().detail() ==
+        "a body of 101 bytes; the receiver takes at most 100 (setting message.limit)");
+  CHECK(store.add(kSender, chunk(1, 100, 0), "a", kFirst).has_value());
+  CHECK(store.add(kSender, chunk(2, 90, 0), std::string(90, 'b'), kFirst).has_value());
+  CHECK(code_of(store.add(kOther, chunk(1, 11, 0), "c", kFirst)) == ErrorCode::queue_full);
+  auto taken = store.take(kSender, chunk(2, 90, 0)).value();
+  CHECK(code_of(store.add(kOther, chunk(1, 11, 0), "c", kFirst)) == ErrorCode::queue_full);
+  taken.reset();
+  CHECK(store.add(kOther, chunk(1, 11, 0), "c", kFirst).has_value());
+  CHECK(store.bytes() == 111);
+  CHECK(store.add(kSender, chunk(1, 0, 0), "", kFirst).has_value());  // forgotten
+  CHECK(store.bytes() == 11);
+}
+
+TEST_CASE("chunk_store: one sender has a bounded number of bodies here, and none for ever") {
+  ChunkStore store(1000);
+  for (std::uint64_t transfer = 0; transfer < ChunkStore::kMostOfOne; ++transfer)
+    REQUIRE(store.add(kSender, chunk(transfer, 2, 0), "a", kFirst).has_value());
+  CHECK(code_of(store.add(kSender, chunk(1000, 2, 0), "a", kFirst)) == ErrorCode::queue_full);
+  CHECK(store.add(kOther, chunk(0, 2, 0), "a", kFirst + 30s).has_value());
+  store.expire(kFirst + ChunkStore::kIdle - 1s);
+  CHECK(store.count() == ChunkStore::kMostOfOne + 1);
+  store.expire(kFirst + ChunkStore::kIdle);
+  CHECK(store.count() == 1);
+}
