@@ -15,7 +15,7 @@ class ProcessStreams {
  public:
   ProcessStreams();
 
-  /// That proc has no streams of its own: it was started with those of the process.
+  /// The proc has no streams of its own: it was started with those of the process.
   void set_holder(std::uint64_t place) { holder_ = place; }
   void release(std::uint64_t place) {
     if (holder_ == place) holder_.reset();

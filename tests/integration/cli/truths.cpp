@@ -12,7 +12,7 @@ using namespace meshbus::test;
 
 namespace {
 
-bool has(const std::string& text, std::string_view part) {
+bool contains(const std::string& text, std::string_view part) {
   return text.find(part) != std::string::npos;
 }
 
@@ -24,7 +24,7 @@ void check_mistake(const Words& words, std::string_view with) {
   INFO("meshbus" << line << "\n" << finished.err);
   CHECK(finished.status == ExitStatus::exited(2));
   CHECK(finished.out.empty());
-  CHECK(has(finished.err, with));
+  CHECK(contains(finished.err, with));
   // Nothing was started: on a busy machine with sanitizers a host alone takes longer.
   CHECK(std::chrono::steady_clock::now() - begin < 5s);
 }
@@ -73,7 +73,7 @@ TEST_CASE(
     "cli: a file that cannot be written at the end does not replace the exit code of the job") {
   const auto finished = run_cli({"run", "--json", "/dev/full", "--", "sh", "-c", "exit 0"});
   CHECK(finished.status == ExitStatus::exited(0));
-  CHECK(has(finished.err, "cannot write the report to /dev/full"));
+  CHECK(contains(finished.err, "cannot write the report to /dev/full"));
 }
 
 TEST_CASE(
@@ -83,11 +83,11 @@ TEST_CASE(
   const TempDir dir;
   const auto twin = bin("echo_proc") + " " + dir.path().string();
   Process job(cli({"run", "--mesh", "-n", "1", "--", "sh", "-c", twin + " & " + twin + "; wait"}));
-  const auto is_refused = [&] { return has(job.err(), "was started with the same bootstrap"); };
+  const auto is_refused = [&] { return contains(job.err(), "was started with the same bootstrap"); };
   CHECK(wait_until([&] { return is_refused() || !job.is_running(); }, in_time));
   INFO(job.describe());
   CHECK(is_refused());
-  CHECK(has(job.err(), ", which lives; process "));
+  CHECK(contains(job.err(), ", which lives; process "));
   CHECK_FALSE(wait_until([&] { return !job.is_running(); }, 500ms));
   job.send_signal(SIGINT);
   CHECK(job.wait_exit(in_time) == ExitStatus::exited(130));
@@ -103,7 +103,7 @@ TEST_CASE("cli: a base that means two live meshes is an error that lists them, a
     const auto finished = run_cli(command);
     INFO(words.front() << ": " << finished.out << finished.err);
     CHECK(finished.status == ExitStatus::exited(1));
-    CHECK(has(finished.err, "2 meshes are meant by 'work': work-"));
+    CHECK(contains(finished.err, "2 meshes are meant by 'work': work-"));
   }
   CHECK(one.left() == 1);
   CHECK(two.left() == 1);
@@ -114,13 +114,13 @@ TEST_CASE("cli: ranks are chosen the same way in status, signal and stop") {
   SleepingJob mesh(host.address(), "work", 4);
   const auto status = run_cli({"status", "work[1-2]", "--hosts", host.address()});
   CHECK(status.status == ExitStatus::exited(0));
-  CHECK(has(status.out, "  Running  1-2\n"));
+  CHECK(contains(status.out, "  Running  1-2\n"));
   CHECK(run_cli({"signal", "0", "work", "--hosts", host.address()}).status ==
         ExitStatus::exited(2));
   const auto stopped = run_cli({"stop", "work[0]", "--hosts", host.address()});
   INFO(stopped.out << stopped.err);
   CHECK(stopped.status == ExitStatus::exited(0));
-  CHECK(has(stopped.out, ": 1 rank ended"));
+  CHECK(contains(stopped.out, ": 1 rank ended"));
 }
 
 TEST_CASE("cli: signal reaches the process groups of ranks") {
@@ -130,12 +130,12 @@ TEST_CASE("cli: signal reaches the process groups of ranks") {
            "$| = 1; $SIG{USR1} = sub { print qq(heard\\n); exit 0 }; print qq(up\\n); sleep 60 "
            "while 1"}));
   REQUIRE(wait_until(
-      [&] { return has(job.out(), "proc=0] up\n") && has(job.out(), "proc=1] up\n"); }, in_time));
+      [&] { return contains(job.out(), "proc=0] up\n") && contains(job.out(), "proc=1] up\n"); }, in_time));
   const auto sent = run_cli({"signal", "USR1", "trap[1]", "--hosts", host.address()});
   INFO(sent.err);
   CHECK(sent.status == ExitStatus::exited(0));
-  CHECK(wait_until([&] { return has(job.out(), "proc=1] heard\n"); }, in_time));
-  CHECK_FALSE(has(job.out(), "proc=0] heard\n"));
+  CHECK(wait_until([&] { return contains(job.out(), "proc=1] heard\n"); }, in_time));
+  CHECK_FALSE(contains(job.out(), "proc=0] heard\n"));
   CHECK(run_cli({"signal", "SIGUSR1", "trap", "--hosts", host.address()}).status ==
         ExitStatus::exited(0));
   CHECK(job.wait_exit(in_time) == ExitStatus::exited(0));
@@ -156,13 +156,13 @@ TEST_CASE(
     const auto took = std::chrono::steady_clock::now() - begin;
     INFO(words.front() << ": " << finished.out << finished.err);
     CHECK(finished.status == ExitStatus::exited(1));
-    CHECK(has(finished.out + finished.err, "does not answer"));
+    CHECK(contains(finished.out + finished.err, "does not answer"));
     // 1.5 s is the promise; sanitizers and other tests slow the start of the program.
     CHECK(took < 4s);
   }
   const auto status = run_cli({"status", "work", "--hosts", hosts}).out;
-  CHECK(has(status, "  Unknown  1\n"));
-  CHECK(has(status, "  Running  0\n"));
+  CHECK(contains(status, "  Unknown  1\n"));
+  CHECK(contains(status, "  Running  0\n"));
 }
 
 TEST_CASE("cli: stop and drain act on every host that answers, and say what was not done") {
@@ -174,14 +174,14 @@ TEST_CASE("cli: stop and drain act on every host that answers, and say what was 
     const auto stopped = run_cli({"stop", "work", "--hosts", hosts});
     INFO(stopped.out << stopped.err);
     CHECK(stopped.status == ExitStatus::exited(1));
-    CHECK(has(stopped.out, ": 1 rank ended"));
-    CHECK(has(stopped.err,
+    CHECK(contains(stopped.out, ": 1 rank ended"));
+    CHECK(contains(stopped.err,
               "rank 1 on host " + two.address() + " not stopped: the host does not answer"));
     CHECK(mesh.left() == 1);
     const auto drained = run_cli({"drain", "--hosts", hosts});
     INFO(drained.out << drained.err);
     CHECK(drained.status == ExitStatus::exited(1));
-    CHECK(has(drained.out, "drained all meshes"));
-    CHECK(has(drained.err, "host " + two.address() + " not drained: it does not answer"));
+    CHECK(contains(drained.out, "drained all meshes"));
+    CHECK(contains(drained.err, "host " + two.address() + " not drained: it does not answer"));
   }
 }
