@@ -83,7 +83,9 @@ TEST_CASE(
   const TempDir dir;
   const auto twin = bin("echo_proc") + " " + dir.path().string();
   Process job(cli({"run", "--mesh", "-n", "1", "--", "sh", "-c", twin + " & " + twin + "; wait"}));
-  const auto is_refused = [&] { return contains(job.err(), "was started with the same bootstrap"); };
+  const auto is_refused = [&] {
+    return contains(job.err(), "was started with the same bootstrap");
+  };
   CHECK(wait_until([&] { return is_refused() || !job.is_running(); }, in_time));
   INFO(job.describe());
   CHECK(is_refused());
@@ -130,7 +132,8 @@ TEST_CASE("cli: signal reaches the process groups of ranks") {
            "$| = 1; $SIG{USR1} = sub { print qq(heard\\n); exit 0 }; print qq(up\\n); sleep 60 "
            "while 1"}));
   REQUIRE(wait_until(
-      [&] { return contains(job.out(), "proc=0] up\n") && contains(job.out(), "proc=1] up\n"); }, in_time));
+      [&] { return contains(job.out(), "proc=0] up\n") && contains(job.out(), "proc=1] up\n"); },
+      in_time));
   const auto sent = run_cli({"signal", "USR1", "trap[1]", "--hosts", host.address()});
   INFO(sent.err);
   CHECK(sent.status == ExitStatus::exited(0));
@@ -176,7 +179,7 @@ TEST_CASE("cli: stop and drain act on every host that answers, and say what was 
     CHECK(stopped.status == ExitStatus::exited(1));
     CHECK(contains(stopped.out, ": 1 rank ended"));
     CHECK(contains(stopped.err,
-              "rank 1 on host " + two.address() + " not stopped: the host does not answer"));
+                   "rank 1 on host " + two.address() + " not stopped: the host does not answer"));
     CHECK(mesh.left() == 1);
     const auto drained = run_cli({"drain", "--hosts", hosts});
     INFO(drained.out << drained.err);
