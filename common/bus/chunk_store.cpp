@@ -11,10 +11,10 @@ Result<ChunkStore::Body*> ChunkStore::begin(const Key& key, std::uint64_t total)
     return fail(ErrorCode::too_large, "a body of " + std::to_string(total) +
                                           " bytes; the receiver takes at most " +
                                           std::to_string(limit_) + " (setting message.limit)");
-  if (total > 2 * limit_ - std::min(*bytes_, 2 * limit_))
+  if (total > 2 * limit_ - std::min(bytes_->load(), 2 * limit_))
     return fail(ErrorCode::queue_full,
-                "the receiver has no room for a body of " + std::to_string(total) +
-                    " bytes: " + std::to_string(*bytes_) + " are on their way to it or in use");
+                "the receiver has no room for a body of " + std::to_string(total) + " bytes: " +
+                    std::to_string(bytes_->load()) + " are on their way to it or in use");
   const auto first = bodies_.lower_bound({key.from, 0});
   const auto end = bodies_.upper_bound({key.from, UINT64_MAX});
   if (static_cast<std::size_t>(std::distance(first, end)) >= kMostOfOne)

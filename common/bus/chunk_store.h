@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <compare>
 #include <cstddef>
@@ -32,7 +33,7 @@ class ChunkStore {
   };
 
   /// `limit`: the largest body. All together may have twice as much.
-  explicit ChunkStore(std::uint64_t limit) { set_limit(limit); }
+  explicit ChunkStore(std::uint64_t limit) : limit_(limit) {}
   void set_limit(std::uint64_t limit) noexcept { limit_ = limit; }
 
   /// Errors: too_large, queue_full (no room for it now), malformed_message (not the next chunk).
@@ -45,7 +46,7 @@ class ChunkStore {
   /// Bodies that are not whole, or not taken.
   std::size_t count() const noexcept { return bodies_.size(); }
   /// Bytes that are announced or here, those that were taken and are still in use included.
-  std::uint64_t bytes() const noexcept { return *bytes_; }
+  std::uint64_t bytes() const noexcept { return bytes_->load(); }
 
  private:
   struct Key {
@@ -63,8 +64,9 @@ class ChunkStore {
 
   std::uint64_t limit_ = 0;
   std::map<Key, Body> bodies_;
-  /// Shared with what was taken, which may outlive this.
-  std::shared_ptr<std::uint64_t> bytes_ = std::make_shared<std::uint64_t>(0);
+  /// Shared with what was taken, which may outlive this, and be let go on any thread.
+  std::shared_ptr<std::atomic<std::uint64_t>> bytes_ =
+      std::make_shared<std::atomic<std::uint64_t>>(0);
 };
 
 }  // namespace meshbus
