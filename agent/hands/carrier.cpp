@@ -13,8 +13,15 @@ void Carrier::read() {
   if (n > 0) {
     pending_.append(piece.data(), static_cast<std::size_t>(n));
   } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
-    at_end_ = true;  // a terminal that nobody has open any more fails with EIO
+    // A terminal that nobody has open any more fails with EIO.
+    error_ = n == 0 ? 0 : errno;
+    at_end_ = true;
   }
+}
+
+void Carrier::stop() {
+  pending_.clear();
+  at_end_ = true;
 }
 
 bool Carrier::write() {

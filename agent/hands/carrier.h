@@ -23,9 +23,13 @@ class Carrier {
   bool has_room() const noexcept { return pending_.size() < kMost; }
   /// Writes what goes. False: the other side is gone.
   bool write();
+  /// Nothing more is carried.
+  void stop();
   /// `from` has ended, and all of it is written.
   bool is_done() const noexcept { return at_end_ && pending_.empty(); }
   bool is_at_end() const noexcept { return at_end_; }
+  /// Why `from` could not be read to its end, as errno has it; 0: it could.
+  int error() const noexcept { return error_; }
 
  private:
   static constexpr std::size_t kMost = 64 * 1024;
@@ -33,6 +37,7 @@ class Carrier {
   int to_;
   std::string pending_;
   bool at_end_ = false;
+  int error_ = 0;
 };
 
 }  // namespace meshbus::hands

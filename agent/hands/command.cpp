@@ -25,7 +25,7 @@ std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
 }  // namespace
 
 void execute(const RankPlace& place, const Command& command) {
-  if (const auto done = place.become_user(); !done) {
+  if (const auto done = place.settle(); !done) {
     std::fprintf(stderr, "meshbus: the place of the rank cannot be taken: %s\n",
                  done.error().detail().c_str());
     ::_exit(exits::kOwnFailure);

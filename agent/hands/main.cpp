@@ -13,6 +13,7 @@
 #include "agent/hands/port_connection.h"
 #include "agent/hands/rank_place.h"
 #include "agent/hands/terminal_run.h"
+#include "agent/os/daemon_protection.h"
 #include "common/base/exit_codes.h"
 #include "common/base/quantity.h"
 
@@ -84,18 +85,20 @@ int run_command(const Arguments& arguments, RankPlace& place) {
 int run_connect(const Arguments& arguments, const RankPlace& place) {
   const auto port = parse_whole<std::uint16_t>(arguments.words[0]);
   if (!port || *port == 0) return exits::kUsage;
-  if (const auto done = place.become_user(); !done) return fail_with(done.error());
+  if (const auto done = place.settle(); !done) return fail_with(done.error());
   return carry_connection(*port);
 }
 
 int run_copy(const Arguments& arguments, const RankPlace& place) {
-  if (const auto done = place.become_user(); !done) return fail_with(done.error());
+  if (const auto done = place.settle(); !done) return fail_with(done.error());
   return arguments.task == "send" ? send_files(arguments.words) : receive_files(arguments.words[0]);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  // In the rank's place its user could read this process, and attach to it.
+  os::forbid_dumps();
   Arguments arguments;
   if (!parse(argc, argv, arguments)) {
     std::fprintf(stderr, "meshbus-hands is started by a host of meshbus: use `meshbus exec`\n");

@@ -17,6 +17,14 @@
 #include "common/base/unique_fd.h"
 
 namespace meshbus::hands {
+namespace {
+
+int fail_with(std::uint16_t port, int error, int code) {
+  std::fprintf(stderr, "meshbus: 127.0.0.1:%u: %s\n", unsigned{port}, std::strerror(error));
+  return code;
+}
+
+}  // namespace
 
 int carry_connection(std::uint16_t port) {
   const UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -26,10 +34,8 @@ int carry_connection(std::uint16_t port) {
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   // To this machine: it is accepted or refused at once.
   if (!socket ||
-      ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-    std::fprintf(stderr, "meshbus: 127.0.0.1:%u: %s\n", unsigned{port}, std::strerror(errno));
-    return exits::kUnavailable;
-  }
+      ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
+    return fail_with(port, errno, exits::kUnavailable);
   ::signal(SIGPIPE, SIG_IGN);
   const int yes = 1;
   ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
@@ -50,8 +56,10 @@ int carry_connection(std::uint16_t port) {
     if (::poll(fds, 3, -1) < 0 && errno != EINTR) return exits::kOwnFailure;
     if (fds[0].revents != 0) there.read();
     if ((fds[1].revents & (POLLIN | POLLHUP | POLLERR)) != 0 && back.wants_read()) back.read();
-    if (there.wants_write() && !there.write()) return 0;
-    if (back.wants_write() && !back.write()) return 0;
+    // The server reads no more; its reply may still come.
+    if (there.wants_write() && !there.write()) there.stop();
+    if (back.wants_write() && !back.write()) return fail_with(port, errno, exits::kFailed);
+    if (back.is_done() && back.error() != 0) return fail_with(port, back.error(), exits::kFailed);
     if (there.is_done() && !is_there_shut) {
       is_there_shut = true;
       ::shutdown(socket.get(), SHUT_WR);

@@ -1,8 +1,11 @@
 #include "agent/hands/process_texts.h"
 
+#include <elf.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <charconv>
+#include <cstring>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -37,7 +40,40 @@ std::optional<std::uint64_t> parse_limit(const std::string& word) {
   return value;
 }
 
+/// The numbers of a line of status. False: there are fewer.
+template <typename Number>
+bool read_four(std::istream& words, std::array<Number, 4>& numbers) {
+  return std::all_of(numbers.begin(), numbers.end(),
+                     [&](Number& number) { return static_cast<bool>(words >> number); });
+}
+
+/// The set of capabilities that a line of status has; null: it has none.
+std::uint64_t* find_set(Capabilities& capabilities, const std::string& name) {
+  if (name == "CapInh:") return &capabilities.inheritable;
+  if (name == "CapPrm:") return &capabilities.permitted;
+  if (name == "CapEff:") return &capabilities.effective;
+  if (name == "CapBnd:") return &capabilities.bounding;
+  if (name == "CapAmb:") return &capabilities.ambient;
+  return nullptr;
+}
+
+/// Pairs of a type and a value, in words of the program's size.
+template <typename Word>
+bool is_secure_in(std::string_view auxv) {
+  for (; auxv.size() >= 2 * sizeof(Word); auxv.remove_prefix(2 * sizeof(Word))) {
+    std::array<Word, 2> entry{};
+    std::memcpy(entry.data(), auxv.data(), sizeof entry);
+    if (entry[0] == AT_SECURE) return entry[1] != 0;
+  }
+  return false;
+}
+
 }  // namespace
+
+bool ProcessUser::has_one_user() const noexcept {
+  return std::count(users.begin(), users.end(), users[0]) == 4 &&
+         std::count(user_groups.begin(), user_groups.end(), user_groups[0]) == 4;
+}
 
 std::optional<ProcessUser> parse_status(std::string_view text) {
   ProcessUser user;
@@ -49,10 +85,9 @@ std::optional<ProcessUser> parse_status(std::string_view text) {
     std::string name;
     words >> name;
     if (name == "Uid:") {
-      has_users = static_cast<bool>(words >> user.users[0] >> user.users[1] >> user.users[2]);
+      has_users = read_four(words, user.users);
     } else if (name == "Gid:") {
-      has_groups = static_cast<bool>(words >> user.user_groups[0] >> user.user_groups[1] >>
-                                     user.user_groups[2]);
+      has_groups = read_four(words, user.user_groups);
     } else if (name == "Groups:") {
       for (gid_t group = 0; words >> group;) user.groups.push_back(group);
     } else if (name == "Umask:") {
@@ -61,10 +96,25 @@ std::optional<ProcessUser> parse_status(std::string_view text) {
       int value = 0;
       words >> value;
       user.has_no_new_privs = value != 0;
+    } else if (name == "Seccomp:") {
+      int mode = 0;
+      words >> mode;
+      user.is_filtered = mode != 0;
+    } else if (name == "Seccomp_filters:") {
+      words >> user.filters;
+    } else if (auto* const set = find_set(user.capabilities, name); set != nullptr) {
+      words >> std::hex >> *set;
     }
   }
   if (!has_users || !has_groups) return std::nullopt;
   return user;
+}
+
+bool is_secure_execution(std::string_view auxv) {
+  // A type above 32 bits is two words of a program of 32 bits.
+  std::uint64_t first = 0;
+  if (auxv.size() >= sizeof first) std::memcpy(&first, auxv.data(), sizeof first);
+  return first >> 32U == 0 ? is_secure_in<std::uint64_t>(auxv) : is_secure_in<std::uint32_t>(auxv);
 }
 
 std::vector<ProcessLimit> parse_limits(std::string_view text) {

@@ -73,6 +73,28 @@ Error look_error(const std::string& what) {
   return {code, os_error(what)};
 }
 
+/// What a file that is open says now.
+std::string read_again(int fd) {
+  return ::lseek(fd, 0, SEEK_SET) == 0 ? read_all(fd) : std::string();
+}
+
+Error changed() {
+  return {ErrorCode::refused, "it has become another program or user just now; try again"};
+}
+
+/// A command would get rights that nobody gave the rank, or escape filters that it is under.
+Result<void> check_rights(const ProcessUser& user, bool is_secure) {
+  if (is_secure || !user.has_one_user())
+    return fail(ErrorCode::refused,
+                "it runs a program with the rights of another user or with capabilities of the "
+                "file (setuid): a command would get these rights, too");
+  const auto own = parse_status(read_own("/proc/self/status"));
+  if (user.is_filtered && (!own || !own->is_filtered || user.filters > own->filters))
+    return fail(ErrorCode::refused,
+                "it is under a filter of system calls (seccomp), which a command would escape");
+  return {};
+}
+
 }  // namespace
 
 Result<RankPlace> RankPlace::open(const Target& target) {
@@ -81,10 +103,13 @@ Result<RankPlace> RankPlace::open(const Target& target) {
   place.proc_ = UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!place.proc_) return fail(look_error("process " + std::to_string(target.pid)));
   const int proc = place.proc_.get();
-  const auto stat = read_at(proc, "stat");
-  const auto ticks = stat ? parse_start_ticks(*stat) : std::nullopt;
-  if (!ticks || *ticks != target.start_ticks)
+  place.status_ = UniqueFd(::openat(proc, "status", O_RDONLY | O_CLOEXEC));
+  const auto before = place.look();
+  if (!before) return fail(before.error());
+  if (before->start_ticks != target.start_ticks)
     return fail(ErrorCode::not_exist, "process " + std::to_string(target.pid) + " has ended");
+  if (auto checked = check_rights(before->user, before->is_secure); !checked)
+    return fail(checked.error());
   if (auto opened = place.open_namespaces(); !opened) return fail(opened.error());
   place.root_ = UniqueFd(::openat(proc, "root", O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!place.root_) return fail(look_error("its root directory"));
@@ -93,22 +118,48 @@ Result<RankPlace> RankPlace::open(const Target& target) {
   auto cgroups = read_at(proc, "cgroup");
   if (!cgroups) return fail(cgroups.error());
   place.cgroups_ = std::move(*cgroups);
-  auto environment = read_at(proc, "environ");
+  if (auto read = place.read_environment(); !read) return fail(read.error());
+  if (auto read = place.read_limits(target.pid); !read) return fail(read.error());
+  // The environment and the user are those of one program.
+  const auto after = place.look();
+  if (!after) return fail(after.error());
+  if (*after != *before) return fail(changed());
+  place.user_ = after->user;
+  return place;
+}
+
+Result<RankPlace::Look> RankPlace::look() const {
+  const auto stat = read_at(proc_.get(), "stat");
+  const auto ticks = stat ? parse_start_ticks(*stat) : std::nullopt;
+  if (!ticks) return fail(ErrorCode::not_exist, "it has ended");
+  const auto auxv = read_at(proc_.get(), "auxv");
+  if (!auxv) return fail(look_error("its auxiliary vector"));
+  if (auxv->empty()) return fail(ErrorCode::not_exist, "it has ended");
+  auto user = parse_status(read_again(status_.get()));
+  if (!user) return fail(ErrorCode::not_exist, "its user cannot be read");
+  return Look{*ticks, std::move(*user), is_secure_execution(*auxv)};
+}
+
+Result<void> RankPlace::read_environment() {
+  const auto environment = read_at(proc_.get(), "environ");
   if (!environment) return fail(look_error("its environment"));
   for (std::string_view rest = *environment; !rest.empty();) {
     const auto end = std::min(rest.find('\0'), rest.size());
-    if (end > 0) place.environment_.emplace_back(rest.substr(0, end));
+    if (end > 0) environment_.emplace_back(rest.substr(0, end));
     rest.remove_prefix(std::min(end + 1, rest.size()));
   }
-  const auto limits = read_at(proc, "limits");
+  return {};
+}
+
+Result<void> RankPlace::read_limits(pid_t pid) {
+  const auto limits = read_at(proc_.get(), "limits");
   if (!limits) return fail(limits.error());
-  place.limits_ = parse_limits(*limits);
+  limits_ = parse_limits(*limits);
   errno = 0;
-  if (const int nice = ::getpriority(PRIO_PROCESS, static_cast<id_t>(target.pid)); errno == 0)
-    place.nice_ = nice;
-  place.has_cpus_ = ::sched_getaffinity(target.pid, sizeof place.cpus_, &place.cpus_) == 0;
-  if (auto read = place.read_user(); !read) return fail(read.error());
-  return place;
+  if (const int nice = ::getpriority(PRIO_PROCESS, static_cast<id_t>(pid)); errno == 0)
+    nice_ = nice;
+  has_cpus_ = ::sched_getaffinity(pid, sizeof cpus_, &cpus_) == 0;
+  return {};
 }
 
 Result<void> RankPlace::open_namespaces() {
@@ -129,12 +180,21 @@ Result<void> RankPlace::open_namespaces() {
   return {};
 }
 
-Result<void> RankPlace::read_user() {
+/// The numbers of users are other ones in the user namespace that we are in now.
+Result<void> RankPlace::read_user_inside() {
   const auto status = read_at(proc_.get(), "status");
-  const auto user = status ? parse_status(*status) : std::nullopt;
-  if (!user) return fail(ErrorCode::not_exist, "its user cannot be read");
-  user_ = *user;
+  auto user = status ? parse_status(*status) : std::nullopt;
+  // Opened outside, this one has the numbers from there: they have to be those that were checked.
+  const auto outside = parse_status(read_again(status_.get()));
+  if (!user || !outside) return fail(ErrorCode::not_exist, "its user cannot be read");
+  if (*outside != user_ || !user->has_one_user()) return fail(changed());
+  user_ = std::move(*user);
   return {};
+}
+
+bool RankPlace::joins_user_namespace() const {
+  return std::any_of(namespaces_.begin(), namespaces_.end(),
+                     [](const Namespace& one) { return one.type == CLONE_NEWUSER; });
 }
 
 Result<void> RankPlace::join_cgroups() const {
@@ -171,28 +231,7 @@ Result<void> RankPlace::go_to_directories() const {
   return {};
 }
 
-Result<void> RankPlace::enter() {
-  if (auto joined = join_cgroups(); !joined) return joined;
-  for (const Namespace& one : namespaces_) {
-    if (::setns(one.fd.get(), one.type) != 0)
-      return fail(ErrorCode::io_error, os_error(std::string("its ") + one.name + " namespace"));
-    // The numbers of users are other ones there.
-    if (one.type == CLONE_NEWUSER) {
-      if (auto read = read_user(); !read) return read;
-    }
-  }
-  return go_to_directories();
-}
-
-Result<void> RankPlace::become_user() const {
-  // What cannot be raised stays lower than the rank has it.
-  for (const ProcessLimit& limit : limits_) {
-    const rlimit wanted{static_cast<rlim_t>(limit.soft), static_cast<rlim_t>(limit.hard)};
-    ::setrlimit(static_cast<__rlimit_resource>(limit.resource), &wanted);
-  }
-  if (nice_) ::setpriority(PRIO_PROCESS, 0, *nice_);
-  if (has_cpus_) ::sched_setaffinity(0, sizeof cpus_, &cpus_);
-
+Result<void> RankPlace::take_groups() const {
   std::vector<gid_t> groups(static_cast<std::size_t>(std::max(0, ::getgroups(0, nullptr))));
   if (!groups.empty() && ::getgroups(static_cast<int>(groups.size()), groups.data()) < 0)
     groups.clear();
@@ -201,12 +240,53 @@ Result<void> RankPlace::become_user() const {
   std::sort(wanted.begin(), wanted.end());
   if (groups != wanted && ::setgroups(user_.groups.size(), user_.groups.data()) != 0)
     return fail(ErrorCode::io_error, os_error("its groups"));
-  const auto& [group, effective_group, saved_group] = user_.user_groups;
-  if (::setresgid(group, effective_group, saved_group) != 0)
-    return fail(ErrorCode::io_error, os_error("its group " + std::to_string(effective_group)));
-  const auto& [user, effective_user, saved_user] = user_.users;
-  if (::setresuid(user, effective_user, saved_user) != 0)
-    return fail(ErrorCode::io_error, os_error("its user " + std::to_string(effective_user)));
+  return {};
+}
+
+Result<void> RankPlace::join_namespaces() {
+  // Inside of a user namespace two groups that have no number there look the same.
+  const auto grouped = take_groups();
+  if (!grouped && !joins_user_namespace()) return grouped;
+  for (const Namespace& one : namespaces_) {
+    if (::setns(one.fd.get(), one.type) != 0)
+      return fail(ErrorCode::io_error, os_error(std::string("its ") + one.name + " namespace"));
+    if (one.type != CLONE_NEWUSER) continue;
+    if (auto read = read_user_inside(); !read) return read;
+    if (!grouped && ::setgroups(user_.groups.size(), user_.groups.data()) != 0)
+      return fail(ErrorCode::io_error, os_error("its groups"));
+  }
+  return {};
+}
+
+Result<void> RankPlace::enter() {
+  if (auto joined = join_cgroups(); !joined) return joined;
+  if (auto joined = join_namespaces(); !joined) return joined;
+  return go_to_directories();
+}
+
+Result<void> RankPlace::settle() const {
+  // What cannot be raised stays lower than the rank has it.
+  for (const ProcessLimit& limit : limits_) {
+    const rlimit wanted{static_cast<rlim_t>(limit.soft), static_cast<rlim_t>(limit.hard)};
+    ::setrlimit(static_cast<__rlimit_resource>(limit.resource), &wanted);
+  }
+  if (nice_) ::setpriority(PRIO_PROCESS, 0, *nice_);
+  if (has_cpus_) ::sched_setaffinity(0, sizeof cpus_, &cpus_);
+  return become_user();
+}
+
+Result<void> RankPlace::become_user() const {
+  const gid_t group = user_.user_groups[0];
+  const uid_t user = user_.users[0];
+  Capabilities wanted = user_.capabilities;
+  // Root gets its whole bounding set with the next program.
+  if (user == 0) wanted.bounding &= wanted.permitted;
+  if (auto lowered = lower_bounds(wanted); !lowered) return lowered;
+  if (::setresgid(group, group, group) != 0)
+    return fail(ErrorCode::io_error, os_error("its group " + std::to_string(group)));
+  if (::setresuid(user, user, user) != 0)
+    return fail(ErrorCode::io_error, os_error("its user " + std::to_string(user)));
+  if (auto lowered = lower_capabilities(wanted); !lowered) return lowered;
   ::umask(user_.umask);
   if (user_.has_no_new_privs && ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
     return fail(ErrorCode::io_error, os_error("no_new_privs"));

@@ -56,6 +56,7 @@ class TerminalRun {
   void take_records();
   void on_signals();
   void hang_up();
+  void reap();
   bool has_ended() const noexcept { return child_ == 0; }
 
   UniqueFd master_;
@@ -90,6 +91,13 @@ TerminalRun::TerminalRun(const RankPlace& place, const Command& command, os::Ter
   child_ = ::fork();
   if (child_ < 0) give_up("fork");
   if (child_ == 0) be_child(place, command, std::move(terminal));
+  // This end of the terminal needs no more rights than the command has.
+  if (const auto done = place.become_user(); !done) {
+    std::fprintf(stderr, "meshbus: the place of the rank cannot be taken: %s\n",
+                 done.error().detail().c_str());
+    ::kill(child_, SIGKILL);
+    ::_exit(exits::kOwnFailure);
+  }
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO}) ::fcntl(fd, F_SETFL, O_NONBLOCK);
   input_ = Carrier(-1, master_.get());
   output_ = Carrier(master_.get(), STDOUT_FILENO);
@@ -140,16 +148,22 @@ void TerminalRun::hang_up() {
   if (child_ > 0) ::kill(-child_, SIGHUP);
 }
 
+void TerminalRun::reap() {
+  // What the command leaves behind may become ours.
+  int status = 0;
+  for (pid_t one = 0; (one = ::waitpid(-1, &status, WNOHANG)) > 0;) {
+    if (one != child_) continue;
+    status_ = status;
+    child_ = 0;
+  }
+}
+
 void TerminalRun::on_signals() {
   signalfd_siginfo info{};
   while (::read(signals_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
     const auto signal = static_cast<int>(info.ssi_signo);
     if (signal == SIGCHLD) {
-      int status = 0;
-      if (child_ > 0 && ::waitpid(child_, &status, WNOHANG) == child_) {
-        status_ = status;
-        child_ = 0;
-      }
+      reap();
     } else if (signal == SIGHUP || signal == SIGTERM) {
       hang_up();
     } else if (child_ > 0) {

@@ -16,8 +16,8 @@ namespace {
 
 // Every packet: magic (u32), number of records (u32), records; each record starts with its tag
 // (u8).
-constexpr std::uint32_t kEventsMagic = 0x4545'4d03;
-constexpr std::uint32_t kRequestsMagic = 0x5145'4d01;
+constexpr std::uint32_t kEventsMagic = 0x4545'4d04;
+constexpr std::uint32_t kRequestsMagic = 0x5145'4d02;
 enum class Tag : std::uint8_t {
   birth = 1,
   exit = 2,

@@ -3,6 +3,7 @@
 // architecture.md's.
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <linux/mempolicy.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -114,7 +115,9 @@ void run_child(void* argument) {
     result =
         raw_syscall(SYS_set_mempolicy, plan.limits.memory_mode, as_long(plan.limits.memory_nodes),
                     static_cast<long>(plan.limits.memory_node_bits));
-    if (result < 0) give_up(plan, SpawnStage::memory_policy, result);
+    // A preference is worth no rank.
+    if (result < 0 && plan.limits.memory_mode == MPOL_BIND)
+      give_up(plan, SpawnStage::memory_policy, result);
   }
   if (plan.command.umask >= 0) raw_syscall(SYS_umask, plan.command.umask);
   if (plan.credentials.has_groups) {

@@ -69,9 +69,11 @@ inline constexpr std::uint32_t kMaxMemoryNodes = 1024;
 struct Placement {
   /// What set_mempolicy(2) is told.
   enum class Memory : std::uint8_t {
-    as_is = 0,   ///< Nothing.
-    prefer = 1,  ///< MPOL_PREFERRED: the first of `memory_nodes`, others when it is full.
-    only = 2,    ///< MPOL_BIND.
+    as_is = 0,  ///< Nothing.
+    /// MPOL_PREFERRED: the first of `memory_nodes`, others when it is full. Where the kernel
+    /// refuses that, the proc starts without it.
+    prefer = 1,
+    only = 2,  ///< MPOL_BIND.
   };
   std::vector<std::uint32_t> cpus = {};  ///< Empty: ProcSettings::cpus.
   Memory memory = Memory::as_is;

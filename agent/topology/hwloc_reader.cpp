@@ -113,7 +113,12 @@ std::vector<Node> read_nodes(hwloc_topology_t topology, const UsableCpus& usable
   for (hwloc_obj_t node = nullptr;
        (node = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE, node)) != nullptr;) {
     if (node->os_index < os::kMaxMemoryNodes)
-      nodes.push_back({node->os_index, usable.of(node->cpuset)});
+      nodes.push_back({node->os_index, usable.of(node->cpuset),
+                       node->attr != nullptr && node->attr->numanode.local_memory > 0});
+  }
+  // Where no node has any, the sizes are unknown.
+  if (std::none_of(nodes.begin(), nodes.end(), [](const Node& node) { return node.has_memory; })) {
+    for (auto& node : nodes) node.has_memory = true;
   }
   std::sort(nodes.begin(), nodes.end(),
             [](const Node& a, const Node& b) { return a.number < b.number; });
@@ -137,9 +142,12 @@ std::vector<Gpu> read_gpus(hwloc_topology_t topology, const UsableCpus& usable) 
 /// Container runtimes forbid the system call. This process tries it on itself.
 std::string find_memory_problem(const std::vector<Node>& nodes) {
   std::array<unsigned long, os::kMaxMemoryNodes / (8 * sizeof(unsigned long))> mask{};
-  if (nodes.empty()) return "no NUMA node is known";
-  mask[nodes.front().number / (8 * sizeof(unsigned long))] |=
-      1UL << nodes.front().number % (8 * sizeof(unsigned long));
+  // The kernel refuses a node without memory, whatever it thinks of the others.
+  const auto node =
+      std::find_if(nodes.begin(), nodes.end(), [](const Node& one) { return one.has_memory; });
+  if (node == nodes.end()) return "no NUMA node is known";
+  mask[node->number / (8 * sizeof(unsigned long))] |= 1UL
+                                                      << node->number % (8 * sizeof(unsigned long));
   const auto done =
       ::syscall(SYS_set_mempolicy, MPOL_PREFERRED, mask.data(), os::kMaxMemoryNodes + 1UL);
   return done == 0 ? std::string() : std::string("set_mempolicy: ") + std::strerror(errno);

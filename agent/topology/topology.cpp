@@ -41,7 +41,7 @@ Result<Topology> read(const Json& json) {
     const auto number = one.at("number").get<std::uint32_t>();
     if (number >= os::kMaxMemoryNodes)
       return fail(ErrorCode::malformed_message, "node " + std::to_string(number));
-    topology.nodes.push_back({number, std::move(*cpus)});
+    topology.nodes.push_back({number, std::move(*cpus), one.value("has_memory", true)});
   }
   for (const auto& one : json.at("gpus")) {
     auto cpus = cpus_of(one);
@@ -59,7 +59,9 @@ std::string to_json(const Topology& topology) {
     return Json{{"package", one.package}, {"cpus", number_list(one.cpus)}};
   };
   const auto node = [](const Node& one) {
-    return Json{{"number", one.number}, {"cpus", number_list(one.cpus)}};
+    Json json{{"number", one.number}, {"cpus", number_list(one.cpus)}};
+    if (!one.has_memory) json["has_memory"] = false;
+    return json;
   };
   const auto gpu = [](const Gpu& one) {
     return Json{{"address", one.address}, {"vendor", one.vendor}, {"cpus", number_list(one.cpus)}};

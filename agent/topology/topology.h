@@ -19,10 +19,11 @@ struct Core {
   friend bool operator==(const Core&, const Core&) = default;
 };
 
-/// A NUMA node. One without CPUs has memory only.
+/// A NUMA node. Some have memory and no CPUs, some have CPUs and no memory.
 struct Node {
   std::uint32_t number = 0;
   Cpus cpus = {};
+  bool has_memory = true;
 
   friend bool operator==(const Node&, const Node&) = default;
 };

@@ -35,6 +35,7 @@ struct AttachArguments {
   std::string rank;
   std::uint64_t tail = 0;
   bool wants_no_input = false;
+  bool closes_input = false;
   bool is_raw = false;
 };
 
@@ -154,7 +155,8 @@ int follow(const AttachArguments& arguments, HandRanks& ranks, HandSignals& sign
   if (!arguments.wants_no_input) {
     auto started = RankInput::start(
         ranks.hosts.context.core(), ranks.mesh.name, rank,
-        [name](const Error& error) { complain(name + ": it takes no input: " + error.detail()); });
+        {.closes = arguments.closes_input,
+         .on_stopped = [name](const std::string& why) { complain(name + ": " + why); }});
     if (!started) {
       complain(name + ": " + started.error().to_string());
       return kOwnFailure;
@@ -205,7 +207,8 @@ void add_attach(CLI::App& app, Commands& commands) {
        .details =
            "Ctrl-C leaves the rank as it is; `meshbus signal INT` is for the rank. It takes input "
            "if its stdin is open: `meshbus run --stdin all`, or its number, with the stdin of run "
-           "still open. What it wrote before is not shown without --tail. On a terminal control "
+           "still open. The end of our stdin leaves the rank's open, unless --close. What it wrote "
+           "before is not shown without --tail. On a terminal control "
            "characters are escaped. `meshbus exec` gives a terminal; this does not.",
        .exit_codes = "that of the rank when it has ended, 128 + its signal; 123 its host was lost; "
                      "125 it cannot be followed; 130 Ctrl-C; 141 nobody reads the output"},
@@ -221,7 +224,11 @@ void add_attach(CLI::App& app, Commands& commands) {
         return {};
       },
       "Begin with the last lines of each stream; default 0", "N");
-  verb.add_flag("-n,--no-stdin", arguments->wants_no_input, "Leave our stdin alone");
+  auto* no_input =
+      verb.add_flag("-n,--no-stdin", arguments->wants_no_input, "Leave our stdin alone");
+  verb.add_flag("--close", arguments->closes_input,
+                "Close the rank's stdin at the end of ours (Ctrl-D); otherwise it stays open")
+      ->excludes(no_input);
   verb.add_flag("--raw", arguments->is_raw, "Exact bytes, on a terminal too");
   add_hand_hosts(verb, arguments->hosts);
 }

@@ -68,7 +68,8 @@ void add_downloads(CopySession& session, HandRanks& ranks, const std::vector<std
   for (const auto& rank : ranks.ranks) {
     const auto name = ranks.name_of(rank);
     const auto place = place_of(ranks, rank, to);
-    auto writer = place ? TreeWriter::open(*place) : fail(place.error());
+    auto writer = place ? TreeWriter::open(*place, ExpectedNames(from, std::to_string(rank.rank)))
+                        : fail(place.error());
     if (!writer) {
       session.add_failed(name, writer.error());
       continue;
@@ -124,8 +125,10 @@ void add_cp(CLI::App& app, Commands& commands) {
            "RANKS:PATH is a place at ranks, as they see it: relative paths begin in their "
            "directory, and files get their user. To several ranks it is copied to each; from "
            "several, into TO/RANK. Permissions and times are kept. A file is there under its name "
-           "when it is complete, and not before. Symbolic links below FROM stay links; those "
-           "that lead outside of the copy are left out, as sockets, pipes and devices are.",
+           "when it is complete, and not before. What comes from a rank has the last name of its "
+           "PATH here; of '.', '..' and '/' the number of the rank. Symbolic links below FROM stay "
+           "links; those that lead outside of the copy are left out, as sockets, pipes and devices "
+           "are.",
        .exit_codes = "0 all was copied; 1 something was not or was left out, stderr says what; "
                      "128 + signal: it was broken off"},
       [arguments] { return run(*arguments); });

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <climits>
 #include <csignal>
+#include <cstring>
 #include <utility>
 
 #include "cli/support/exit_codes.h"
@@ -90,7 +91,8 @@ int ExecSession::run() {
   }
   terminal_.reset();
   if (ended_by_) return by_signal(*ended_by_);
-  return is_broken_ ? kBrokenPipe : code_;
+  if (broken_by_ == 0) return code_;
+  return broken_by_ == EPIPE ? kBrokenPipe : kOwnFailure;
 }
 
 void ExecSession::on_signals() {
@@ -165,7 +167,7 @@ void ExecSession::queue(Member& member, ExecPiece piece) {
   std::string bytes = lines.add(piece.bytes);
   if (piece.is_end) bytes += lines.rest();
   if (is_escaped_[fd]) bytes = shown_lines(bytes);
-  if (bytes.empty() || is_broken_) return member.exec.taken(piece.sequence);
+  if (bytes.empty() || broken_by_ != 0) return member.exec.taken(piece.sequence);
   outgoing_[fd] = {std::move(bytes), 0, &member, piece.sequence};
   write(fd);
 }
@@ -181,9 +183,7 @@ void ExecSession::write(std::size_t fd) {
                            is_file_[fd] ? left : std::min<std::size_t>(left, PIPE_BUF));
     if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (n < 0) {
-      // Nobody reads any more: as if SIGPIPE had come.
-      is_broken_ = true;
-      hang_up_all();
+      on_broken(errno);
     } else {
       out.at += static_cast<std::size_t>(n);
     }
@@ -193,11 +193,19 @@ void ExecSession::write(std::size_t fd) {
   }
 }
 
+void ExecSession::on_broken(int error) {
+  // Nobody reads any more: this is as if SIGPIPE had come.
+  if (broken_by_ == 0 && error != EPIPE)
+    complain(std::string("the output cannot be written: ") + std::strerror(error));
+  if (broken_by_ == 0) broken_by_ = error;
+  hang_up_all();
+}
+
 void ExecSession::finish(Member& member, const Result<ExecEnd>& end) {
   member.is_over = true;
   if (is_over()) terminal_.reset();
   if (!end) return add_failed(member.name, end.error());
-  if (!end->reason.empty() && !ended_by_ && !is_broken_)
+  if (!end->reason.empty() && !ended_by_ && broken_by_ == 0)
     complain(member.name + ": the command was ended: " + end->reason);
   note_code(end->signal != 0 ? by_signal(end->signal) : end->code);
 }

@@ -36,7 +36,8 @@ class ExecSession {
   /// A command that could not be begun.
   void add_failed(const std::string& name, const Error& error);
   /// Until all have ended. Returns the highest exit code: that of a command, 128 + its signal,
-  /// kHostLost, kOwnFailure; or kBrokenPipe, or 128 + the signal that ended us.
+  /// kHostLost, kOwnFailure; or that of a write that failed, kBrokenPipe or kOwnFailure, or 128 +
+  /// the signal that ended us.
   ///
   /// Without a terminal the first SIGINT is passed on, and the second one ends the commands; so do
   /// SIGTERM and SIGHUP. A further one makes this program leave before they have ended.
@@ -66,6 +67,7 @@ class ExecSession {
   void take_news(Member& member);
   void queue(Member& member, ExecPiece piece);
   void write(std::size_t fd);
+  void on_broken(int error);
   void finish(Member& member, const Result<ExecEnd>& end);
   void hang_up_all();
   void note_code(int code);
@@ -79,7 +81,7 @@ class ExecSession {
   std::array<bool, 3> is_file_{};
   std::array<bool, 3> is_escaped_{};
   bool is_input_over_ = false;
-  bool is_broken_ = false;
+  int broken_by_ = 0;  ///< errno of the write that failed.
   int code_ = 0;
   int interrupts_ = 0;
   std::optional<int> ended_by_;  ///< A signal.

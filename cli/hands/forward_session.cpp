@@ -1,11 +1,14 @@
 #include "cli/hands/forward_session.h"
 
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <utility>
 
 #include "cli/support/exit_codes.h"
@@ -17,10 +20,27 @@ namespace {
 constexpr std::size_t kForwardPiece = 64 * 1024;
 /// Connections at a time; the others wait.
 constexpr std::size_t kMostLinks = 1000;
+/// Descriptors that are not those of connections: libraries, connections to hosts, doors.
+constexpr std::size_t kOtherDescriptors = 64;
+/// A socket, and the news of its exec.
+constexpr std::size_t kDescriptorsOfLink = 2;
+/// From a connection that could not be taken to the next attempt.
+constexpr std::chrono::milliseconds kDoorPause{100};
 /// What is kept of what the other side says: one message may go beyond it.
 constexpr std::size_t kMostSaidOfLink = 4096;
 
+std::size_t most_links() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kMostLinks;
+  const auto descriptors = static_cast<std::size_t>(limit.rlim_cur);
+  const auto free = descriptors - std::min(descriptors, kOtherDescriptors);
+  return std::clamp<std::size_t>(free / kDescriptorsOfLink, 1, kMostLinks);
+}
+
 }  // namespace
+
+ForwardSession::ForwardSession(HandSignals& signals)
+    : signals_(signals), most_links_(most_links()) {}
 
 void ForwardSession::add(LocalListener listener, std::string name, Connect connect) {
   doors_.push_back({std::move(listener), std::move(name), std::move(connect)});
@@ -29,8 +49,9 @@ void ForwardSession::add(LocalListener listener, std::string name, Connect conne
 int ForwardSession::run() {
   while (true) {
     std::vector<pollfd> fds = {{signals_.fd(), POLLIN, 0}};
-    for (const auto& door : doors_)
-      fds.push_back({links_.size() < kMostLinks ? door.listener.fd() : -1, POLLIN, 0});
+    const auto pause = pause_left();
+    const bool are_open = links_.size() < most_links_ && pause == 0;
+    for (const auto& door : doors_) fds.push_back({are_open ? door.listener.fd() : -1, POLLIN, 0});
     for (const auto& link : links_) {
       const bool may_read = !link.is_read && link.exec.news().may_write();
       const bool may_write = link.sequence.has_value();
@@ -38,7 +59,8 @@ int ForwardSession::run() {
       fds.push_back({events == 0 ? -1 : link.socket.get(), events, 0});
       fds.push_back({link.exec.news().fd(), POLLIN, 0});
     }
-    if (::poll(fds.data(), fds.size(), -1) < 0 && errno != EINTR) return kOwnFailure;
+    if (::poll(fds.data(), fds.size(), pause > 0 ? pause : -1) < 0 && errno != EINTR)
+      return kOwnFailure;
     while (const auto signal = signals_.next()) {
       // An end that was asked for, in the way that there is.
       if (*signal == SIGINT || *signal == SIGTERM || *signal == SIGHUP) return by_signal(*signal);
@@ -55,11 +77,31 @@ int ForwardSession::run() {
   }
 }
 
+int ForwardSession::pause_left() const {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(pause_end_ - Clock::now());
+  return static_cast<int>(std::max<std::int64_t>(0, left.count()));
+}
+
+void ForwardSession::pause() {
+  pause_end_ = Clock::now() + kDoorPause;
+}
+
 void ForwardSession::accept(Door& door) {
   UniqueFd socket = door.listener.accept();
-  if (!socket) return;
+  if (!socket) {
+    const int error = errno;
+    // Its client went away.
+    if (error == EAGAIN || error == ECONNABORTED || error == EINTR) return;
+    // Said once, not with each attempt.
+    if (Clock::now() - pause_end_ > kDoorPause)
+      complain(door.name + ": a connection cannot be taken yet: " + std::strerror(error));
+    return pause();
+  }
   auto exec = door.connect();
-  if (!exec) return complain(door.name + ": " + exec.error().to_string());
+  if (!exec) {
+    pause();
+    return complain(door.name + ": " + exec.error().to_string());
+  }
   links_.push_back({.socket = std::move(socket), .exec = std::move(*exec), .name = door.name});
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -19,7 +20,7 @@ class ForwardSession {
   /// Begins a connection beside the rank.
   using Connect = std::function<Result<RankExec>()>;
 
-  explicit ForwardSession(HandSignals& signals) : signals_(signals) {}
+  explicit ForwardSession(HandSignals& signals);
 
   /// `name`: where it goes, for people: "train[3]:80".
   void add(LocalListener listener, std::string name, Connect connect);
@@ -27,6 +28,7 @@ class ForwardSession {
   int run();
 
  private:
+  using Clock = std::chrono::steady_clock;
   struct Door {
     LocalListener listener;
     std::string name;
@@ -47,12 +49,18 @@ class ForwardSession {
   };
 
   void accept(Door& door);
+  /// No door is open for a moment: otherwise it is ready again at once.
+  void pause();
+  /// Milliseconds.
+  int pause_left() const;
   void turn(Link& link, short ready);
   void read(Link& link);
   void write(Link& link);
   void finish(Link& link, const Result<ExecEnd>& end);
 
   HandSignals& signals_;
+  std::size_t most_links_;
+  Clock::time_point pause_end_;
   std::vector<Door> doors_;
   std::list<Link> links_;
 };

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 
 #include "client/src/context_core.h"
 #include "wire/lifecycle_generated.h"
@@ -19,11 +20,11 @@ constexpr std::size_t kRankInputPiece = 64 * 1024;
 
 Result<std::unique_ptr<RankInput>> RankInput::start(const std::shared_ptr<ContextCore>& core,
                                                     std::string mesh, const RankReport& rank,
-                                                    std::function<void(const Error&)> on_refused) {
+                                                    Options options) {
   auto way = core->find_connection(core, rank.host);
   if (!way) return fail(way.error());
   std::unique_ptr<RankInput> input(
-      new RankInput(std::move(*way), std::move(mesh), rank, std::move(on_refused)));
+      new RankInput(std::move(*way), std::move(mesh), rank, std::move(options)));
   input->thread_ = std::async(std::launch::async, [self = input.get()] { self->run(); });
   return input;
 }
@@ -45,11 +46,13 @@ void RankInput::run() {
   while (true) {
     const auto n = ::read(STDIN_FILENO, buffer.data(), buffer.size());
     if (n < 0 && errno == EINTR) continue;
-    // An error (a terminal that we may not read in the background, say) is the end of input like
-    // any other.
-    const bool is_end = n <= 0;
-    const auto written = write({buffer.data(), is_end ? 0 : static_cast<std::size_t>(n)}, is_end);
-    if (!written) return on_refused_(written.error());
+    // A terminal that we may not read in the background, say: the rank keeps its stdin.
+    if (n < 0)
+      return options_.on_stopped(std::string("our stdin cannot be read: ") + std::strerror(errno));
+    const bool is_end = n == 0;
+    if (is_end && !options_.closes) return;
+    const auto written = write({buffer.data(), static_cast<std::size_t>(n)}, is_end);
+    if (!written) return options_.on_stopped("it takes no input: " + written.error().detail());
     if (is_end) return;
   }
 }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <iostream>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "cli/support/exit_codes.h"
 #include "cli/support/rank_json.h"
 #include "cli/support/reach.h"
+#include "cli/support/selector.h"
 #include "cli/support/text_error.h"
 
 namespace meshbus::cli {
@@ -33,6 +35,20 @@ struct DrainArguments {
   std::optional<std::chrono::milliseconds> grace;
 };
 
+/// Whether the command line names whole meshes, or none. Otherwise stderr says what is wrong.
+bool is_usage_right(const DrainArguments& arguments) {
+  const auto parsed = Selector::parse(arguments.mesh);
+  if (!parsed) {
+    complain(parsed.error().detail());
+  } else if (!parsed->ranks.empty() || !parsed->slices.empty()) {
+    complain("drain takes whole meshes, not ranks of them as in '" + arguments.mesh +
+             "'; meshbus stop ends ranks");
+  } else {
+    return true;
+  }
+  return false;
+}
+
 /// The whole names of the meshes that are meant; an empty one means every mesh. None: stderr says
 /// why.
 std::vector<std::string> scopes_of(const ReachedHosts& hosts, const DrainArguments& arguments) {
@@ -42,14 +58,7 @@ std::vector<std::string> scopes_of(const ReachedHosts& hosts, const DrainArgumen
     return {arguments.mesh};
   std::vector<std::string> names;
   const auto meant = choose_meshes(hosts.listing, {.selector = arguments.mesh}, Among::all);
-  for (const auto& one : meant.all) {
-    if (!one.ranks.empty()) {
-      complain("drain takes whole meshes, not ranks of them as in '" + arguments.mesh +
-               "'; meshbus stop ends ranks");
-      return {};
-    }
-    names.push_back(one.mesh->name);
-  }
+  for (const auto& one : meant.all) names.push_back(one.mesh->name);
   return names;
 }
 
@@ -119,16 +128,23 @@ int drain(ReachedHosts& hosts, const std::string& mesh, const DrainArguments& ar
 }
 
 int run(const DrainArguments& arguments) {
+  using Clock = std::chrono::steady_clock;
+  if (!arguments.mesh.empty() && !is_usage_right(arguments)) return kUsage;
   auto reached = reach_hosts(arguments.hosts);
   if (const int* code = std::get_if<int>(&reached)) return *code;
   auto& hosts = std::get<ReachedHosts>(reached);
   const auto meshes = scopes_of(hosts, arguments);
   if (meshes.empty()) return kFailed;
+  const auto end = Clock::now() + hosts.left;
   int code = 0;
   Json json = Json::array();
-  for (const auto& mesh : meshes)
+  for (const auto& mesh : meshes) {
+    if (arguments.hosts.is_timeout_given)
+      hosts.left =
+          std::max(std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()), kLeastTime);
     code = std::max(code, arguments.resume ? resume(hosts, mesh, arguments)
                                            : drain(hosts, mesh, arguments, json));
+  }
   if (arguments.hosts.json && !arguments.resume) std::cout << dump(json, 2) << "\n";
   return code;
 }

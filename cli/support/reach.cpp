@@ -62,6 +62,11 @@ std::map<HostAddr, Reached> reach_all(Context& context, const std::set<HostAddr>
   return all;
 }
 
+bool is_silent(const MeshListing& listing, const HostAddr& host) {
+  return std::any_of(listing.unreachable.begin(), listing.unreachable.end(),
+                     [&](const HostReport& silent) { return silent.host == host; });
+}
+
 bool has_answered(const std::pair<const HostAddr, Reached>& one) {
   return one.second.asked.report.code == ErrorCode::none;
 }
@@ -104,6 +109,7 @@ std::vector<HostAddr> ReachedHosts::answered() const {
   std::vector<HostAddr> hosts;
   for (const auto& part : parts)
     hosts.insert(hosts.end(), part.hosts().begin(), part.hosts().end());
+  std::erase_if(hosts, [&](const HostAddr& host) { return is_silent(listing, host); });
   return hosts;
 }
 
@@ -126,6 +132,42 @@ std::vector<MeshReport> merged(std::vector<MeshReport> meshes) {
   std::vector<MeshReport> all;
   for (auto& [name, mesh] : by_name) all.push_back(std::move(mesh));
   return all;
+}
+
+MeshListing renewed(MeshListing before, MeshListing now) {
+  for (auto& mesh : before.meshes) {
+    if (std::none_of(mesh.hosts.begin(), mesh.hosts.end(),
+                     [&](const HostAddr& host) { return is_silent(now, host); }))
+      continue;
+    mesh.ranks.clear();
+    now.meshes.push_back(std::move(mesh));
+  }
+  now.meshes = merged(std::move(now.meshes));
+  return now;
+}
+
+void look_again(ReachedHosts& hosts) {
+  MeshListing now;
+  std::set<HostAddr> asked;
+  for (const auto& part : hosts.parts) {
+    asked.insert(part.hosts().begin(), part.hosts().end());
+    const auto listing = part.meshes(hosts.left);
+    if (listing) {
+      now.meshes.insert(now.meshes.end(), listing->meshes.begin(), listing->meshes.end());
+      now.unreachable.insert(now.unreachable.end(), listing->unreachable.begin(),
+                             listing->unreachable.end());
+      continue;
+    }
+    for (const auto& host : part.hosts())
+      now.unreachable.push_back(silent_host(host, listing.error()));
+  }
+  for (const auto& silent : now.unreachable) {
+    if (!is_silent(hosts.listing, silent.host)) complain_of(silent);
+  }
+  for (const auto& silent : hosts.listing.unreachable) {
+    if (!asked.contains(silent.host)) now.unreachable.push_back(silent);
+  }
+  hosts.listing = renewed(std::move(hosts.listing), std::move(now));
 }
 
 Result<HostMesh> reach_again(ReachedHosts& hosts, const HostAddr& host) {

@@ -18,7 +18,7 @@ namespace meshbus::cli {
 /// makes no command slow, and keeps it from nothing on the others.
 struct ReachedHosts {
   Context context;
-  /// The hosts that answered, in groups that can be asked together. Never empty.
+  /// The hosts that answered at first, in groups that can be asked together. Never empty.
   std::vector<HostMesh> parts;
   /// What is on them. `unreachable`: the hosts that did not answer.
   MeshListing listing;
@@ -27,6 +27,7 @@ struct ReachedHosts {
   /// The settings of the context that names the hosts.
   std::vector<std::pair<std::string, std::string>> settings;
 
+  /// Those that answered the last time that they were asked.
   std::vector<HostAddr> answered() const;
   /// Every host that was asked, also those that did not answer.
   std::vector<HostAddr> all_hosts() const;
@@ -52,6 +53,13 @@ Result<HostMesh> reach_again(ReachedHosts& hosts, const HostAddr& host);
 
 /// What several hosts say about the same meshes, by name.
 std::vector<MeshReport> merged(std::vector<MeshReport> meshes);
+
+/// What hosts say `now`, after they said `before`. Meshes of hosts that do not answer now stay,
+/// also when no other host knows them; what their ranks do is then unknown.
+MeshListing renewed(MeshListing before, MeshListing now);
+/// Asks the hosts that answered at first what is on them by now, for hosts.left at most. stderr
+/// names those that do not answer any more.
+void look_again(ReachedHosts& hosts);
 
 /// What came of an order on hosts.
 template <typename Outcome>

@@ -76,8 +76,8 @@ int run(const StacksArguments& arguments) {
     code = std::max(code, look(hosts, one, arguments, json));
     if (!json.is_null()) all.push_back(std::move(json));
   }
-  if (!arguments.hosts.json || all.empty()) return code;
   const bool is_list = arguments.meshes.is_all || is_pattern(arguments.meshes.selector);
+  if (!arguments.hosts.json || code == kUsage || (all.empty() && !is_list)) return code;
   std::cout << dump(is_list ? all : all.front(), 2) << "\n";
   return code;
 }

@@ -26,8 +26,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+using Clock = std::chrono::steady_clock;
+
 /// How often hosts are asked for a mesh that is not there yet.
 constexpr std::chrono::milliseconds kLookAgain{100};
+/// What the look after a wait takes at most, also when the wait has taken all the time.
+constexpr std::chrono::milliseconds kLastLook{4000};
 
 struct StatusArguments {
   HostChoice hosts;
@@ -126,8 +130,33 @@ int show_actors(Context& context, const std::vector<MeantRanks>& meshes,
   return code;
 }
 
-/// Waits until the ranks of a mesh have got there. Errors: those of HostMesh::wait_status().
-Result<void> wait_for(const ReachedHosts& hosts, const MeshReport& mesh, Status::Kind status) {
+std::chrono::milliseconds left_until(Clock::time_point end) {
+  return std::max(std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()), kLeastTime);
+}
+
+/// Waits until some ranks of a mesh, one after the other, have got there. Errors: those of
+/// HostMesh::wait_status().
+Result<void> wait_for_block(const HostMesh& hosts, const ProcMeshRef& mesh, const RankBlock& block,
+                            Status::Kind status, Clock::time_point end) {
+  const auto region = Region::make({"rank"}, block.begin, {block.end - block.begin}, {1});
+  if (!region) return fail(region.error());
+  const auto slice = mesh.sliced(*region);
+  if (!slice) return fail(slice.error());
+  const auto waited = hosts.wait_status(*slice, status, {.deadline = left_until(end), .idle = {}});
+  if (waited) return {};
+  if (waited.error().code() != ErrorCode::timeout) return fail(waited.error());
+  // The error names ordinals of the slice.
+  const auto ranks = to_string(RankSet{block});
+  const auto late = block.end - block.begin == 1 ? "rank " + ranks + " has not reached "
+                                                 : "not all of ranks " + ranks + " have reached ";
+  return fail(ErrorCode::timeout, "mesh " + mesh.mesh().to_string() + ": " + late +
+                                      std::string(to_string(status)) + " in time");
+}
+
+/// Waits until the ranks that are meant have got there. Errors: those of HostMesh::wait_status().
+Result<void> wait_for(const ReachedHosts& hosts, const MeantRanks& meant, Status::Kind status,
+                      Clock::time_point end) {
+  const MeshReport& mesh = *meant.mesh;
   const auto ref = mesh.ref();
   if (!ref) return fail(ref.error());
   // A mesh has all its ranks on hosts that reach each other.
@@ -138,8 +167,14 @@ Result<void> wait_for(const ReachedHosts& hosts, const MeshReport& mesh, Status:
   };
   const auto part = std::find_if(hosts.parts.begin(), hosts.parts.end(), has_it);
   const auto& asked = part == hosts.parts.end() ? hosts.parts.front() : *part;
-  const auto waited = asked.wait_status(*ref, status, {.deadline = hosts.left, .idle = {}});
-  return waited ? Result<void>() : Result<void>(fail(waited.error()));
+  if (meant.ranks.empty()) {
+    const auto waited = asked.wait_status(*ref, status, {.deadline = left_until(end), .idle = {}});
+    return waited ? Result<void>() : Result<void>(fail(waited.error()));
+  }
+  for (const auto& block : meant.ranks) {
+    if (auto waited = wait_for_block(asked, *ref, block, status, end); !waited) return waited;
+  }
+  return {};
 }
 
 /// The ranks of a mesh that are meant, as they stand.
@@ -160,22 +195,6 @@ StatusRows rows_of(const ReachedHosts& hosts, const MeantRanks& meant) {
     }
   }
   return rows;
-}
-
-/// What the hosts say of the meshes by now.
-void look_again(ReachedHosts& hosts) {
-  std::vector<MeshReport> meshes;
-  for (const auto& part : hosts.parts) {
-    auto listing = part.meshes(hosts.left);
-    if (listing) meshes.insert(meshes.end(), listing->meshes.begin(), listing->meshes.end());
-  }
-  hosts.listing.meshes = merged(std::move(meshes));
-}
-
-using Clock = std::chrono::steady_clock;
-
-std::chrono::milliseconds left_until(Clock::time_point end) {
-  return std::max(std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()), kLeastTime);
 }
 
 /// Whether there are hosts, of those that are meant, that were not there before.
@@ -218,20 +237,23 @@ std::variant<ReachedHosts, int> reach_in_time(const StatusArguments& arguments) 
   return reached;
 }
 
-/// Waits for those ranks, and lets `meant` be about the meshes as they are then; without those that
-/// did not get there. Returns the exit code.
-int wait_for_all(ReachedHosts& hosts, std::vector<MeantRanks>& meant, Status::Kind status) {
+/// Waits for those ranks until `end`, and lets `meant` be about the meshes as they are then;
+/// without those that did not get there. Returns the exit code.
+int wait_for_all(ReachedHosts& hosts, std::vector<MeantRanks>& meant, Status::Kind status,
+                 Clock::time_point end) {
   int code = 0;
   std::map<std::string, RankSet> arrived;
   for (const auto& one : meant) {
-    if (const auto waited = wait_for(hosts, *one.mesh, status); !waited) {
+    if (const auto waited = wait_for(hosts, one, status, end); !waited) {
       complain(waited.error().to_string());
       code = kFailed;
     } else {
       arrived.emplace(one.mesh->name, one.ranks);
     }
   }
+  hosts.left = kLastLook;
   look_again(hosts);
+  if (hosts.has_silent()) code = kFailed;
   meant.clear();
   for (const auto& mesh : hosts.listing.meshes) {
     if (const auto at = arrived.find(mesh.name); at != arrived.end())
@@ -287,6 +309,7 @@ int run(StatusArguments arguments) {
   auto reached = reach_in_time(arguments);
   if (const int* code = std::get_if<int>(&reached)) return *code;
   auto& hosts = std::get<ReachedHosts>(reached);
+  const auto end = Clock::now() + hosts.left;
   const auto& choice = arguments.meshes;
   arguments.hosts.timeout = hosts.left;
   MeantMeshes meant;
@@ -304,7 +327,7 @@ int run(StatusArguments arguments) {
   int code = hosts.has_silent() ? kFailed : 0;
   if (!arguments.actor.empty())
     return std::max(code, show_actors(hosts.context, meant.all, arguments));
-  if (arguments.wait) code = std::max(code, wait_for_all(hosts, meant.all, *arguments.wait));
+  if (arguments.wait) code = std::max(code, wait_for_all(hosts, meant.all, *arguments.wait, end));
   return std::max(code, show(hosts, meant.all, arguments));
 }
 

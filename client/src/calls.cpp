@@ -80,19 +80,18 @@ Result<void> Calls::cast_large(const ProcMeshRef& to, std::uint32_t port, std::s
   if (core_.reactor().is_in_turn())
     return fail(ErrorCode::would_block,
                 "a body above 960 KiB is cast in chunks, and the library's own thread cannot wait");
-  const auto sent = std::make_shared<std::promise<Result<void>>>();
-  auto future = sent->get_future();
+  Arrival arrival;
+  auto whole = SharedBody::of(std::string(body));
   const auto begun = core_.visit([&]() -> Result<void> {
     auto* const bus = gateway_.bus();
     if (bus == nullptr) return fail(gateway_.closed_error());
     const auto plan = plans_.get(to);
     if (!plan) return fail(plan.error());
-    bus->cast_large(*plan, port, SharedBody::of(std::string(body)),
-                    [sent](const Result<void>& result) { sent->set_value(result); });
+    bus->cast_large(*plan, port, std::move(whole), arrival);
     core_.sender().see_off(*bus, /*is_urgent=*/true);
     return {};
   });
-  return begun ? future.get() : begun;
+  return begun ? arrival.wait(body.size(), std::chrono::milliseconds::max()) : begun;
 }
 
 Result<void> Calls::cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body) {

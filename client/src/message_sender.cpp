@@ -2,8 +2,6 @@
 
 #include <array>
 #include <functional>
-#include <future>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -66,18 +64,17 @@ Result<void> MessageSender::send_large(const ProcId& to, std::uint32_t port, Sha
   if (core_.reactor().is_in_turn())
     return fail(ErrorCode::would_block,
                 "a body above 1 MiB is sent in chunks, and the library's own thread cannot wait");
-  const auto sent = std::make_shared<std::promise<Result<void>>>();
-  auto future = sent->get_future();
+  Arrival arrival;
+  const std::size_t size = body.bytes().size();
   const auto begun = core_.visit([&]() -> Result<void> {
     const auto way = core_.best_connection(to.host());
     if (!way) return fail(way.error());
     Bus& bus = *way->connection->gateway().bus();
-    bus.send_large(Destination::to(to), port, std::move(body),
-                   [sent](const Result<void>& result) { sent->set_value(result); });
+    bus.send_large(Destination::to(to), port, std::move(body), arrival);
     see_off(bus, /*is_urgent=*/true);
     return {};
   });
-  auto done = begun ? future.get() : begun;
+  auto done = begun ? arrival.wait(size, std::chrono::milliseconds::max()) : begun;
   if (!done)
     return fail(
         done.error().within("send to " + to.to_string() + ", port " + std::to_string(port)));

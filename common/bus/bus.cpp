@@ -145,8 +145,10 @@ std::uint64_t Bus::call(const Destination& to, std::uint32_t port, Bytes body,
         if (!header) return requests_.fail(id, header.error());
         if (requests_.find(id) == nullptr) return;
         if (!requests_.post_call(id, to, port, time_until(until),
-                                 bytes_of(&*header, sizeof *header), {}, kFlagChunked))
+                                 bytes_of(&*header, sizeof *header), {}, kFlagChunked)) {
+          chunks_.forget(header->transfer(), to);
           requests_.fail(id, Requests::queue_is_full());
+        }
       });
   return id;
 }
@@ -177,19 +179,19 @@ Result<void> Bus::check_size(std::size_t bytes) const {
   return {};
 }
 
-void Bus::send_large(const Destination& to, std::uint32_t port, SharedBody body, Sent sent) {
-  if (auto fits = check_size(body.bytes().size()); !fits)
-    return reactor_.post([sent = std::move(sent), fits = std::move(fits)] { sent(fits); });
+void Bus::send_large(const Destination& to, std::uint32_t port, SharedBody body, Arrival& arrival) {
+  if (auto fits = check_size(body.bytes().size()); !fits) return arrival.sent()(fits);
   introductions_.introduce(to);
-  chunks_.send(
-      to, std::move(body), [] { return true; },
-      [this, to, port, sent = std::move(sent)](const auto& header) {
-        if (!header) return sent(fail(header.error()));
-        const auto number =
-            postbox_.post(to.envelope(port, wire::Kind::message, wire::Lane::data, kFlagChunked),
-                          bytes_of(&*header, sizeof *header));
-        sent(number == 0 ? Result<void>(fail(Requests::queue_is_full())) : Result<void>());
-      });
+  chunks_.send(to, std::move(body), arrival.is_wanted(),
+               [this, to, port, sent = arrival.sent()](const auto& header) {
+                 if (!header) return sent(fail(header.error()));
+                 const auto number = postbox_.post(
+                     to.envelope(port, wire::Kind::message, wire::Lane::data, kFlagChunked),
+                     bytes_of(&*header, sizeof *header));
+                 if (number != 0) return sent({});
+                 chunks_.forget(header->transfer(), to);
+                 sent(fail(Requests::queue_is_full()));
+               });
 }
 
 Result<void> Bus::send(const Destination& to, std::uint32_t port, Bytes body, bool no_return) {
@@ -239,25 +241,28 @@ std::uint64_t Bus::cast_call(std::shared_ptr<const CastPlan> to, std::uint32_t p
              if (!header) return calls.fail(id, header.error());
              if (!calls.contains(id)) return;
              if (!casts_.post_call(id, *to, port, time_until(until),
-                                   bytes_of(&*header, sizeof *header), {}, kFlagChunked))
+                                   bytes_of(&*header, sizeof *header), {}, kFlagChunked)) {
+               cast_chunks_.forget(header->transfer(), to);
                calls.fail(id, Requests::queue_is_full());
+             }
            }});
   return id;
 }
 
 void Bus::cast_large(const std::shared_ptr<const CastPlan>& to, std::uint32_t port, SharedBody body,
-                     Sent sent) {
-  if (auto fits = check_size(body.bytes().size()); !fits)
-    return reactor_.post([sent = std::move(sent), fits = std::move(fits)] { sent(fits); });
+                     Arrival& arrival) {
+  auto fits = check_size(body.bytes().size());
+  if (!fits || to->targets.empty()) return arrival.sent()(fits);
   cast_chunks_.send(to, std::move(body),
-                    {.is_wanted = [] { return true; },
+                    {.is_wanted = arrival.is_wanted(),
                      .on_failed = {},
-                     .on_done =
-                         [this, to, port, sent = std::move(sent)](const auto& header) {
-                           if (!header) return sent(fail(header.error()));
-                           sent(casts_.cast(*to, port, bytes_of(&*header, sizeof *header),
-                                            /*no_return=*/false, kFlagChunked));
-                         }});
+                     .on_done = [this, to, port, sent = arrival.sent()](const auto& header) {
+                       if (!header) return sent(fail(header.error()));
+                       const auto cast = casts_.cast(*to, port, bytes_of(&*header, sizeof *header),
+                                                     /*no_return=*/false, kFlagChunked);
+                       if (!cast) cast_chunks_.forget(header->transfer(), to);
+                       sent(cast);
+                     }});
 }
 
 std::chrono::milliseconds Bus::time_until(Reactor::Time until) const {
@@ -280,6 +285,8 @@ void Bus::give_up(const Destination& to, const std::string& why) {
 }
 
 void Bus::fail_all(const Error& error) {
+  chunks_.fail_all(error);
+  cast_chunks_.fail_all(error);
   requests_.fail_all(error);
   casts_.calls().fail_all(error);
 }

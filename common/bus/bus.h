@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "common/bus/arrival.h"
 #include "common/bus/cast_chunks.h"
 #include "common/bus/cast_sender.h"
 #include "common/bus/chunk_sender.h"
@@ -135,11 +136,9 @@ class Bus {
   /// The same without a copy of a body above kInlineLimit.
   Result<void> send(const Destination& to, std::uint32_t port, const SharedBody& body,
                     bool no_return = false);
-  using Sent = std::function<void(const Result<void>&)>;
-  /// send() of a body above kBodyLimit: it travels in chunks, and the message follows. Calls `sent`
-  /// once, when the message is queued, or why it is not. Messages that are sent meanwhile arrive
-  /// before it.
-  void send_large(const Destination& to, std::uint32_t port, SharedBody body, Sent sent);
+  /// send() of a body above kBodyLimit: it travels in chunks, and the message follows, as long as
+  /// somebody waits for `arrival`. Messages that are sent meanwhile arrive before it.
+  void send_large(const Destination& to, std::uint32_t port, SharedBody body, Arrival& arrival);
   /// send() on any thread, beside the reactor's (decision 30). The message leaves with the next
   /// flush(), which the caller has to see to. Only when no more than `most` wait then (Load::bytes
   /// and Load::queued).
@@ -162,9 +161,9 @@ class Bus {
   /// Errors: too_large, queue_full, version_mismatch (an older broker); nothing was sent then.
   Result<void> cast(const CastPlan& to, std::uint32_t port, Bytes body, bool no_return = false);
   /// cast() of a body above kCastLimit, as send_large(): ranks that could not get the body are told
-  /// by on_undeliverable. `sent` hears an error only when no rank has got it.
+  /// by on_undeliverable. The wait ends with an error only when no rank has got it.
   void cast_large(const std::shared_ptr<const CastPlan>& to, std::uint32_t port, SharedBody body,
-                  Sent sent);
+                  Arrival& arrival);
   /// Calls every rank of a view: `answer` is called once for each, never from inside this call.
   /// Errors as call(), by rank. The number is for give_up_call().
   std::uint64_t cast_call(std::shared_ptr<const CastPlan> to, std::uint32_t port, Bytes body,
@@ -184,6 +183,8 @@ class Bus {
   void flush_early() { session_.flush_early(); }
   void hold_data(bool held) { session_.hold_data(held); }
   std::size_t inbox_bytes() const noexcept { return session_.inbox_bytes(); }
+  /// Large bodies of ours, answers included, that have not arrived.
+  std::size_t large_under_way() const { return chunks_.count() + cast_chunks_.count(); }
   /// Bytes that were given to us and not yet to the socket.
   std::size_t queued_bytes() const { return load().bytes; }
 

@@ -27,7 +27,8 @@ void CastChunks::send(std::shared_ptr<const CastPlan> to, SharedBody body, Event
                                   .body = std::move(body),
                                   .events = std::move(events),
                                   .has_failed = std::vector<bool>(ranks, false),
-                                  .answered = std::vector<std::size_t>(ranks, 0)});
+                                  .answered = std::vector<std::size_t>(ranks, 0),
+                                  .give_up = reactor_.now() + ChunkSender::kChunkLimit});
   go_on(id);
 }
 
@@ -49,7 +50,7 @@ void CastChunks::go_on(std::uint64_t id) {
       // Nothing behind it may leave before it.
       transfer.retry = reactor_.after(ChunkSender::kRetry, [this, id] {
         transfers_.at(id).retry = 0;
-        go_on(id);
+        check(id, Requests::queue_is_full());
       });
       return;
     }
@@ -94,7 +95,9 @@ void CastChunks::check(std::uint64_t id, const Error& last) {
   if (found == transfers_.end()) return;
   Transfer& transfer = found->second;
   const std::size_t size = transfer.body.bytes().size();
-  const bool is_lost = transfer.failed == transfer.to->targets.size();
+  const bool is_stuck =
+      transfer.sent == 0 && transfer.waiting.empty() && reactor_.now() >= transfer.give_up;
+  const bool is_lost = transfer.failed == transfer.to->targets.size() || is_stuck;
   const bool is_done = transfer.sent == size && transfer.waiting.empty();
   if (!is_lost && transfer.events.is_wanted()) {
     if (!is_done) {
@@ -108,6 +111,14 @@ void CastChunks::check(std::uint64_t id, const Error& last) {
   reactor_.cancel(done.mapped().retry);
   forget(id, done.mapped().to);
   if (is_lost) done.mapped().events.on_done(fail(last));
+}
+
+void CastChunks::fail_all(const Error& error) {
+  auto transfers = std::exchange(transfers_, {});
+  for (const auto& [id, transfer] : transfers) {
+    reactor_.cancel(transfer.retry);
+    transfer.events.on_done(fail(error));
+  }
 }
 
 void CastChunks::forget(std::uint64_t id, const std::shared_ptr<const CastPlan>& to) {

@@ -40,8 +40,15 @@ class CastChunks {
   CastChunks(const CastChunks&) = delete;
   CastChunks& operator=(const CastChunks&) = delete;
 
-  /// Calls on_done once, never from inside this call, unless the body is not wanted any more.
+  /// Calls on_done once, never from inside this call, unless the body is not wanted any more. At
+  /// least one rank.
   void send(std::shared_ptr<const CastPlan> to, SharedBody body, Events events);
+  /// Ends all that are under way.
+  void fail_all(const Error& error);
+  /// Tells the ranks that no message follows that body.
+  void forget(std::uint64_t id, const std::shared_ptr<const CastPlan>& to);
+  /// Bodies that are under way.
+  std::size_t count() const noexcept { return transfers_.size(); }
 
  private:
   struct Waiting {
@@ -59,6 +66,7 @@ class CastChunks {
     /// Those that are waited for, by where their chunk begins.
     std::unordered_map<std::size_t, Waiting> waiting = {};
     ChunkPace pace = {};
+    Reactor::Time give_up;  ///< Until then the first chunk may find our own queue full.
     Reactor::TimerId retry = 0;
   };
 
@@ -67,8 +75,6 @@ class CastChunks {
                  const Result<std::string>& answer);
   /// Sends more, or ends, when the state allows that.
   void check(std::uint64_t id, const Error& last);
-  /// Tells the ranks that no more comes.
-  void forget(std::uint64_t id, const std::shared_ptr<const CastPlan>& to);
 
   Reactor& reactor_;
   Requests& requests_;

@@ -1,6 +1,7 @@
 #include "common/bus/chunk_sender.h"
 
 #include <utility>
+#include <vector>
 
 #include "common/wire/frame.h"
 
@@ -14,14 +15,33 @@ void ChunkSender::send(const Destination& to, SharedBody body, IsWanted is_wante
   transfers_.emplace(id, Transfer{.to = to,
                                   .body = std::move(body),
                                   .is_wanted = std::move(is_wanted),
-                                  .done = std::move(done)});
+                                  .done = std::move(done),
+                                  .give_up = reactor_.now() + kChunkLimit});
   go_on(id);
+}
+
+void ChunkSender::retry_after(Transfer& transfer, std::uint64_t id,
+                              std::chrono::milliseconds pause) {
+  transfer.retry = reactor_.after(pause, [this, id] {
+    Transfer& again = transfers_.at(id);
+    again.retry = 0;
+    if (!again.is_wanted()) {
+      if (again.under_way > 0) return;  // its answer ends it
+      forget(id, again.to);
+      transfers_.erase(id);
+    } else if (again.answered == 0 && reactor_.now() >= again.give_up) {
+      finish(id, fail(Requests::queue_is_full()));
+    } else {
+      go_on(id);
+    }
+  });
 }
 
 void ChunkSender::go_on(std::uint64_t id) {
   Transfer& transfer = transfers_.at(id);
   const std::size_t size = transfer.body.bytes().size();
-  while (transfer.under_way < transfer.pace.allowed() && transfer.sent < size) {
+  while (transfer.under_way < (transfer.answered == 0 ? 1 : transfer.pace.allowed()) &&
+         transfer.sent < size) {
     const std::size_t offset = transfer.sent;
     const Bytes chunk = transfer.body.bytes().substr(offset, ChunkPace::kChunk);
     const wire::ChunkHeader header(id, size, offset);
@@ -39,11 +59,7 @@ void ChunkSender::go_on(std::uint64_t id) {
     requests_.drop(call);
     transfer.sent = offset;
     --transfer.under_way;
-    transfer.retry = reactor_.after(kRetry, [this, id] {
-      transfers_.at(id).retry = 0;
-      go_on(id);
-    });
-    return;
+    return retry_after(transfer, id, kRetry);
   }
 }
 
@@ -59,7 +75,13 @@ void ChunkSender::on_answer(std::uint64_t id, Reactor::Time sent,
     transfers_.erase(found);
     return;
   }
-  if (!answer) return finish(id, fail(answer.error()));
+  if (!answer) {
+    const bool may_wait = answer.error().code() == ErrorCode::queue_full &&
+                          transfer.answered == 0 && reactor_.now() < transfer.give_up;
+    if (!may_wait) return finish(id, fail(answer.error()));
+    transfer.sent = 0;
+    return retry_after(transfer, id, kRoomRetry);
+  }
   ++transfer.answered;
   transfer.pace.on_answer(reactor_.now() - sent);
   const std::size_t size = transfer.body.bytes().size();
@@ -73,6 +95,14 @@ void ChunkSender::finish(std::uint64_t id, const Result<wire::ChunkHeader>& resu
   reactor_.cancel(transfer.mapped().retry);
   if (!result) forget(id, transfer.mapped().to);
   transfer.mapped().done(result);
+}
+
+void ChunkSender::fail_all(const Error& error) {
+  std::vector<std::uint64_t> ids;
+  for (const auto& [id, transfer] : transfers_) ids.push_back(id);
+  for (const auto id : ids) {
+    if (transfers_.contains(id)) finish(id, fail(error));
+  }
 }
 
 void ChunkSender::forget(std::uint64_t id, const Destination& to) {

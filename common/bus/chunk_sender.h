@@ -27,6 +27,8 @@ class ChunkSender {
   static constexpr std::chrono::seconds kChunkLimit{30};
   /// The pause when our own queue to the broker is full.
   static constexpr std::chrono::milliseconds kRetry{5};
+  /// The pause when the receiver has no room for another body.
+  static constexpr std::chrono::milliseconds kRoomRetry{50};
 
   /// What stands for the body in the message that follows, or why the body has not arrived.
   using Done = std::function<void(const Result<wire::ChunkHeader>&)>;
@@ -38,8 +40,13 @@ class ChunkSender {
   ChunkSender(const ChunkSender&) = delete;
   ChunkSender& operator=(const ChunkSender&) = delete;
 
-  /// Calls `done` once, never from inside this call, unless the body is not wanted any more.
+  /// Calls `done` once, never from inside this call, unless the body is not wanted any more. The
+  /// first chunk goes alone: while the receiver has no room for the body, it is sent again.
   void send(const Destination& to, SharedBody body, IsWanted is_wanted, Done done);
+  /// Tells the receiver that no message follows that body.
+  void forget(std::uint64_t id, const Destination& to);
+  /// Ends all that are under way.
+  void fail_all(const Error& error);
   /// Bodies that are under way.
   std::size_t count() const noexcept { return transfers_.size(); }
 
@@ -53,6 +60,7 @@ class ChunkSender {
     std::size_t answered = 0;  ///< Chunks whose answer came.
     std::size_t under_way = 0;
     ChunkPace pace = {};
+    Reactor::Time give_up;  ///< Until then the first chunk may find no room.
     Reactor::TimerId retry = 0;
   };
 
@@ -60,8 +68,7 @@ class ChunkSender {
   void go_on(std::uint64_t id);
   void on_answer(std::uint64_t id, Reactor::Time sent, const Result<std::string>& answer);
   void finish(std::uint64_t id, const Result<wire::ChunkHeader>& result);
-  /// Tells the receiver that no more comes.
-  void forget(std::uint64_t id, const Destination& to);
+  void retry_after(Transfer& transfer, std::uint64_t id, std::chrono::milliseconds pause);
 
   Reactor& reactor_;
   Requests& requests_;

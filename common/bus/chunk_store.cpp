@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <new>
 #include <utility>
 
 namespace meshbus {
@@ -17,9 +18,13 @@ Result<ChunkStore::Body*> ChunkStore::begin(const Key& key, std::uint64_t total)
                     std::to_string(bytes_->load()) + " are on their way to it or in use");
   const auto first = bodies_.lower_bound({key.from, 0});
   const auto end = bodies_.upper_bound({key.from, UINT64_MAX});
-  if (static_cast<std::size_t>(std::distance(first, end)) >= kMostOfOne)
-    return fail(ErrorCode::queue_full, std::to_string(kMostOfOne) +
-                                           " large bodies of this sender are on their way already");
+  std::uint64_t of_sender = 0;
+  for (auto at = first; at != end; ++at) of_sender += at->second.total;
+  if (static_cast<std::size_t>(std::distance(first, end)) >= kMostOfOne ||
+      total > limit_ - std::min(of_sender, limit_))
+    return fail(ErrorCode::queue_full,
+                std::to_string(of_sender) +
+                    " bytes of large bodies of this sender are on their way already");
   *bytes_ += total;
   Body body{.bytes = std::shared_ptr<std::string>(new std::string,
                                                   [total, all = bytes_](std::string* text) {
@@ -27,7 +32,12 @@ Result<ChunkStore::Body*> ChunkStore::begin(const Key& key, std::uint64_t total)
                                                     *all -= total;
                                                   }),
             .total = total};
-  body.bytes->reserve(total);
+  try {
+    body.bytes->reserve(total);
+  } catch (const std::bad_alloc&) {
+    return fail(ErrorCode::queue_full,
+                "the receiver has no memory for a body of " + std::to_string(total) + " bytes");
+  }
   return &bodies_.emplace(key, std::move(body)).first->second;
 }
 

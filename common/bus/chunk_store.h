@@ -23,7 +23,7 @@ class ChunkStore {
   /// A body whose next chunk, or message, does not come within this is forgotten: a sender that is
   /// alive answers for a chunk within half of it (ChunkSender::kChunkLimit).
   static constexpr std::chrono::seconds kIdle{60};
-  /// Bodies that one sender may have here at a time.
+  /// Bodies that one sender may have here at a time, with `limit` bytes in all.
   static constexpr std::size_t kMostOfOne = 256;
   struct Sender {
     std::uint64_t proc;

@@ -27,7 +27,7 @@ std::uint64_t Postbox::post_locked(const wire::Envelope& unnumbered, Bytes body,
   if (is_counted) {
     remember(receiver_of(envelope.destination_proc(), envelope.destination_host()), envelope,
              length);
-  } else if (envelope.flags() != 0) {
+  } else if ((envelope.flags() & kFlagNoReturn) != 0) {
     ++no_return_;
   }
   return next_++;

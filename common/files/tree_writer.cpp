@@ -71,8 +71,10 @@ std::string link_of(const UniqueFd& file) {
 
 }  // namespace
 
-Result<TreeWriter> TreeWriter::open(const std::string& place) {
+Result<TreeWriter> TreeWriter::open(const std::string& place,
+                                    std::optional<ExpectedNames> expected) {
   TreeWriter writer;
+  writer.expected_ = std::move(expected);
   Folder top{UniqueFd(::open(place.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)), place};
   if (!top.fd) {
     if (errno != ENOENT && errno != ENOTDIR) return fail(io_failure(place));
@@ -146,7 +148,12 @@ Result<void> TreeWriter::take(const FileRecords::Record& record) {
 
 Result<std::string> TreeWriter::name_for(std::string_view name) {
   if (!is_component(name)) return fail(ErrorCode::malformed_message, "a name is no name of a file");
-  if (folders_.size() > 1 || own_name_.empty()) return std::string(name);
+  if (folders_.size() > 1) return std::string(name);
+  const auto wanted = expected_ ? expected_->take(name) : std::string(name);
+  if (!wanted)
+    return fail(ErrorCode::refused,
+                "the other side sends '" + std::string(name) + "', which was not asked for");
+  if (own_name_.empty()) return *wanted;
   if (has_named_)
     return fail(ErrorCode::refused, own_name_ + " is not a folder, and several things come");
   has_named_ = true;
@@ -221,10 +228,15 @@ Result<void> TreeWriter::end_file(const FileRecordHead& head) {
     is_unnamed_ = false;
   }
   if (::fchmod(file_.get(), head.mode & kFilePermissions) != 0 ||
-      ::futimens(file_.get(), times_of(head).data()) != 0 ||
-      ::renameat(folder, temporary_.c_str(), folder, file_name_.c_str()) != 0)
+      ::futimens(file_.get(), times_of(head).data()) != 0)
     return fail(io_failure(path_of(file_name_)));
-  file_.reset();
+  // A network file system says here that it could not write.
+  if (::close(file_.release()) != 0 ||
+      ::renameat(folder, temporary_.c_str(), folder, file_name_.c_str()) != 0) {
+    const auto error = io_failure(path_of(file_name_));
+    ::unlinkat(folder, temporary_.c_str(), 0);
+    return fail(error);
+  }
   ++files_;
   return {};
 }

@@ -2,11 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "common/base/unique_fd.h"
+#include "common/files/expected_names.h"
 #include "common/files/file_records.h"
 #include "meshbus/result.h"
 
@@ -18,15 +20,17 @@ namespace meshbus {
 /// it, whatever the stream says.
 class TreeWriter {
  public:
-  /// Into `place` when that is a folder, else under that name. Errors: not_exist (the folder above
-  /// is not there), io_error.
-  static Result<TreeWriter> open(const std::string& place);
+  /// Into `place` when that is a folder, else under that name. `expected`: what may come at the
+  /// top; without it anything may. Errors: not_exist (the folder above is not there), io_error.
+  static Result<TreeWriter> open(const std::string& place,
+                                 std::optional<ExpectedNames> expected = std::nullopt);
   TreeWriter(TreeWriter&&) noexcept = default;
   TreeWriter& operator=(TreeWriter&&) = delete;
   ~TreeWriter() { drop_file(); }
 
   /// The next bytes of the stream. Errors: io_error (what cannot be written; what the other side
-  /// could not read), malformed_message, refused (several things for one name).
+  /// could not read), malformed_message, refused (several things for one name; what
+  /// was not asked for).
   Result<void> add(std::string_view bytes);
   /// The stream is complete.
   bool is_done() const noexcept { return is_done_; }
@@ -61,6 +65,7 @@ class TreeWriter {
 
   FileRecords records_;
   std::vector<Folder> folders_;
+  std::optional<ExpectedNames> expected_;
   std::string own_name_;  ///< For the only thing at the top; empty: its own.
   bool has_named_ = false;
   bool has_begun_ = false;

@@ -48,11 +48,7 @@ Result<void> Exec::start(os::SpawnSpec shared) {
       processes_.start(std::move(shared), std::move(process),
                        {.on_birth = [this](keeper::Birth birth) { on_birth(std::move(birth)); },
                         .on_exit = [this](const keeper::Exit& exit) { on_exit(exit); },
-                        .on_gone =
-                            [this] {
-                              id_.reset();
-                              if (is_abandoned_) be_over();
-                            }});
+                        .on_gone = [this] { on_gone(); }});
   if (!id) return fail(id.error());
   id_ = *id;
   watch_lease();
@@ -81,12 +77,22 @@ void Exec::flush() {
     sent.exec = spec_.number;
     if (bus_.tell(Destination::to(spec_.requester), std::move(sent), wire::Lane::data)) continue;
     pipes_.output().put_back();
-    timers_.resend = bus_.reactor().after(kExecRetryAfter, [this] {
-      timers_.resend = 0;
-      flush();
-    });
-    return;
+    return retry_later();
   }
+}
+
+void Exec::retry_later() {
+  if (timers_.resend != 0) return;
+  timers_.resend = bus_.reactor().after(kExecRetryAfter, [this] {
+    timers_.resend = 0;
+    if (std::exchange(telling_.is_all_again, false)) {
+      pipes_.output().resend();
+      telling_.is_end_owed = telling_.is_end_told;
+    }
+    pipes_.read_on();
+    flush();
+    if (telling_.is_end_owed) tell_end();
+  });
 }
 
 void Exec::on_exit(const keeper::Exit& exit) {
@@ -96,10 +102,17 @@ void Exec::on_exit(const keeper::Exit& exit) {
   finish_if_ended();
 }
 
+void Exec::on_gone() {
+  id_.reset();
+  // Another process may hold its pipes: their end would never come.
+  if (exit_) pipes_.finish();
+  if (is_abandoned_) be_over();
+}
+
 void Exec::finish_if_ended() {
   const bool are_streams_ended = pipes_.are_ended() || is_abandoned_;
-  if (!exit_ || !are_streams_ended || is_end_told_) return;
-  is_end_told_ = true;
+  if (!exit_ || !are_streams_ended || telling_.is_end_told) return;
+  telling_.is_end_told = true;
   tell_end();
   if (is_abandoned_ && !id_) return be_over();
   watch_lease();
@@ -112,7 +125,8 @@ void Exec::tell_end() {
   (exit_->signaled ? ended.signal : ended.code) = static_cast<std::uint8_t>(exit_->code);
   ended.reason = reason_;
   // Also to one that is gone: it is for the audit trail.
-  bus_.tell(Destination::to(spec_.requester), std::move(ended));
+  telling_.is_end_owed = !bus_.tell(Destination::to(spec_.requester), std::move(ended));
+  if (telling_.is_end_owed) retry_later();
 }
 
 void Exec::be_over() {
@@ -129,21 +143,18 @@ void Exec::signal(int signal) {
 
 void Exec::taken(std::uint64_t sequence, bool resend, bool ended) {
   pipes_.output().taken(sequence);
-  if (ended && is_end_told_) return be_over();
+  if (ended && telling_.is_end_told) return be_over();
   if (resend) return this->resend();
   pipes_.read_on();
   flush();
+  // The end may have been lost on its way.
+  if (telling_.is_end_told && pipes_.output().is_all_taken()) tell_end();
 }
 
 void Exec::resend() {
-  if (is_abandoned_ || timers_.resend != 0) return;
-  timers_.resend = bus_.reactor().after(kExecRetryAfter, [this] {
-    timers_.resend = 0;
-    pipes_.output().resend();
-    pipes_.read_on();
-    flush();
-    if (is_end_told_) tell_end();
-  });
+  if (is_abandoned_) return;
+  telling_.is_all_again = true;
+  retry_later();
 }
 
 void Exec::end(const std::string& reason, bool now) {
@@ -170,13 +181,13 @@ void Exec::abandon(const std::string& reason) {
 }
 
 void Exec::watch_lease() {
-  const auto limit = is_end_told_ ? std::chrono::milliseconds(kFarewellLimit) : spec_.lease;
+  const auto limit = telling_.is_end_told ? std::chrono::milliseconds(kFarewellLimit) : spec_.lease;
   bus_.reactor().cancel(std::exchange(timers_.lease, 0));
   if (limit.count() == 0) return;
   timers_.lease = bus_.reactor().at(heard_ + limit, [this, limit] {
     timers_.lease = 0;
     if (bus_.reactor().now() - heard_ < limit) return watch_lease();
-    if (is_end_told_) return be_over();
+    if (telling_.is_end_told) return be_over();
     abandon("nothing was heard of its requester for " + std::to_string(limit.count()) + " ms");
   });
 }

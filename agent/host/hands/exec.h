@@ -62,9 +62,18 @@ class Exec {
     Reactor::TimerId resend = 0;
   };
 
+  /// What its requester is told, and may have missed.
+  struct Telling {
+    bool is_end_told = false;   ///< Perhaps in vain.
+    bool is_end_owed = false;   ///< The queue was full.
+    bool is_all_again = false;  ///< Output that is not taken, and the end.
+  };
+
   void on_birth(keeper::Birth birth);
   void on_exit(const keeper::Exit& exit);
+  void on_gone();
   void flush();
+  void retry_later();
   void finish_if_ended();
   void tell_end();
   void be_over();
@@ -81,10 +90,10 @@ class Exec {
   std::string reason_;
   bool is_born_ = false;
   bool is_abandoned_ = false;
-  bool is_end_told_ = false;
   bool is_over_ = false;
   Reactor::Time heard_;
   Timers timers_;
+  Telling telling_;
 };
 
 }  // namespace meshbus::host

@@ -23,6 +23,9 @@ class ExecPipes {
   void attach(UniqueFd out, UniqueFd err);
   /// Nobody takes it any more: it is read and dropped, so that the process comes to its end.
   void discard();
+  /// Nothing more belongs to this exec, although other processes may hold the pipes open: takes
+  /// what is there now and ends both streams.
+  void finish();
   /// There may be room again.
   void read_on();
   bool are_ended() const noexcept { return out_.is_ended && err_.is_ended; }
@@ -36,6 +39,8 @@ class ExecPipes {
     bool is_ended = false;
   };
   void read(Pipe& pipe);
+  void take(const Pipe& pipe, Bytes bytes);
+  void read_rest(const Pipe& pipe);
 
   Reactor& reactor_;
   ExecOutput output_;

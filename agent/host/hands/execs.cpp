@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "agent/host/model/mesh.h"
+#include "agent/host/model/proc_text.h"
 #include "common/base/log.h"
 
 namespace meshbus::host {
@@ -73,10 +74,6 @@ const char* word_of(wire::ExecTask task) {
   return "unknown";
 }
 
-std::string name_of(const Proc& proc) {
-  return "rank " + std::to_string(proc.rank()) + " of " + proc.mesh.name;
-}
-
 }  // namespace
 
 Result<os::SpawnSpec> Execs::make_spawn(const Proc& proc, const wire::StartExec& request) const {
@@ -87,7 +84,7 @@ Result<os::SpawnSpec> Execs::make_spawn(const Proc& proc, const wire::StartExec&
                 std::string("this host has no ") + kHandsProgram + ": " + std::strerror(errno));
   const auto process =
       name_process(static_cast<pid_t>(proc.state.to_wire().pid()), options_.own_pid_namespace);
-  if (!process) return fail(process.error().within(name_of(proc)));
+  if (!process) return fail(process.error().within(name_of_rank(proc)));
   spawn.mesh = proc.mesh.name;
   spawn.argv = {kHandsProgram,        "--pid",  std::to_string(process->pid), "--start",
                 process->start_ticks, "--task", word_of(request.task())};
@@ -118,7 +115,7 @@ void Execs::start(const Proc& proc, const ProcId& requester, const wire::StartEx
         fail(ErrorCode::queue_full, "this host runs " + std::to_string(execs_.size()) +
                                         " commands beside its ranks already (exec.limit)"));
   if (proc.has_ended() || !proc.launch.is_born())
-    return started(fail(ErrorCode::not_exist, name_of(proc) + " is not running"));
+    return started(fail(ErrorCode::not_exist, name_of_rank(proc) + " is not running"));
   auto spawn = make_spawn(proc, request);
   if (!spawn) return started(fail(spawn.error()));
   Entry& entry = execs_[key];

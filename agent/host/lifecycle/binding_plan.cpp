@@ -221,7 +221,9 @@ class Planner {
     if (is_bound) note_limits();
     if (auto bound = bind_cpus(); !bound) return fail(bound.error());
     if (auto chosen = choose_gpus(); !chosen) return fail(chosen.error());
-    for (auto& rank : plan_.ranks) place_memory(rank.placement);
+    for (auto& rank : plan_.ranks) {
+      if (auto placed = place_memory(rank.placement); !placed) return fail(placed.error());
+    }
     return std::move(plan_);
   }
 
@@ -258,7 +260,7 @@ class Planner {
     plan_.ranks.resize(input_.ranks.count);
     switch (input_.request.to) {
       case wire::BindTo::core: return bind_to_cores();
-      case wire::BindTo::numa: bind_to_nodes(); return {};
+      case wire::BindTo::numa: return bind_to_nodes();
       case wire::BindTo::gpu:
       case wire::BindTo::none: break;
     }
@@ -282,8 +284,12 @@ class Planner {
     return {};
   }
 
-  void bind_to_nodes() {
+  Result<void> bind_to_nodes() {
     const auto units = node_units(topology_, cores_);
+    if (units.empty())
+      return fail(ErrorCode::refused, "it may use no NUMA node beside CPUs " +
+                                          number_list(all_cpus(cores_)) +
+                                          "; --bind core needs none");
     place(units, /*is_spread=*/true);
     for (std::size_t i = 0; i < units.size(); ++i) {
       std::uint64_t ranks = 0;
@@ -294,6 +300,7 @@ class Planner {
         plan_.notes.push_back("CPUs " + number_list(units[i].cpus) + " are " +
                               shares(units[i].cores, "core", ranks) + ": they take turns");
     }
+    return {};
   }
 
   Result<void> choose_gpus() {
@@ -329,18 +336,24 @@ class Planner {
           units[unit_of(input_.ranks.first + i, input_.ranks.total, units.size(), is_spread)].cpus;
   }
 
-  /// The nodes beside the CPUs. The kernel prefers one node only; with several it already takes the
-  /// one where the rank runs.
-  void place_memory(os::Placement& placement) const {
+  /// The nodes with memory beside the CPUs. The kernel prefers one node only; with several it
+  /// already takes the one where the rank runs.
+  Result<void> place_memory(os::Placement& placement) const {
     for (const auto& node : topology_.nodes) {
-      if (has_common_cpu(node.cpus, placement.cpus)) placement.memory_nodes.push_back(node.number);
+      if (node.has_memory && has_common_cpu(node.cpus, placement.cpus))
+        placement.memory_nodes.push_back(node.number);
     }
-    if (!has_memory_policy() || !topology_.memory_problem.empty() || placement.memory_nodes.empty())
-      return;
-    if (input_.request.memory == wire::BindMemory::only)
+    if (!has_memory_policy() || !topology_.memory_problem.empty()) return {};
+    const bool is_only = input_.request.memory == wire::BindMemory::only;
+    if (placement.memory_nodes.empty() && is_only)
+      return fail(ErrorCode::refused, "it may use no NUMA node with memory beside CPUs " +
+                                          number_list(placement.cpus) +
+                                          "; --bind-memory prefer or any needs none");
+    if (is_only)
       placement.memory = os::Placement::Memory::only;
     else if (placement.memory_nodes.size() == 1)
       placement.memory = os::Placement::Memory::prefer;
+    return {};
   }
 
   const Topology& topology_;

@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "agent/host/model/exit_report.h"
+#include "agent/host/model/proc_text.h"
 #include "agent/host/model/real_time.h"
 #include "common/base/log.h"
 
@@ -18,10 +19,6 @@ using namespace std::chrono_literals;
 
 /// From the exit of a process to its exit report, at most (spec 4.9).
 constexpr auto kOutputLimit = 100ms;
-
-std::string name_of(const Proc& proc) {
-  return "rank " + std::to_string(proc.rank()) + " of " + proc.mesh.name;
-}
 
 /// A mesh proc that exits with 0 before it has said hello: it has done nothing of what it was
 /// started for, and calls that a success. bootstrap() returns when the agent has acknowledged
@@ -39,7 +36,7 @@ Error why_not_signalled(const Proc& proc, int error) {
       : error == EOPNOTSUPP ? "it is a thread of its launcher (local mode), which has no signals "
                               "but SIGINT, SIGTERM and SIGKILL"
                             : std::generic_category().message(error);
-  return {ErrorCode::io_error, name_of(proc) + " did not get the signal: " + why};
+  return {ErrorCode::io_error, name_of_rank(proc) + " did not get the signal: " + why};
 }
 
 }  // namespace
@@ -139,7 +136,7 @@ void ProcEnding::give_up(Proc& proc) {
                          ", and its main(), or a handler, does not return"
                    : "process " + std::to_string(pid) + ", perhaps in uninterruptible sleep";
   const std::string text = "did not end within " + limit + " ms after SIGKILL (" + why + ")";
-  log::error(name_of(proc) + ": " + text);
+  log::error(name_of_rank(proc) + ": " + text);
   proc.exit.add_failure({.text = text, .cause = wire::Cause::unkillable});
   if (proc.state.on_failed(now_ns())) after_end(proc);
 }
@@ -156,7 +153,7 @@ void ProcEnding::send_signal(Proc& proc, int signal) {
   table_.touch(proc);
   const auto sent = keeper_.signal({.id = proc.id, .signal = signal, .group = true});
   if (!sent)
-    log::warn(name_of(proc) + ": " + signal_name(signal) + ": " + sent.error().to_string());
+    log::warn(name_of_rank(proc) + ": " + signal_name(signal) + ": " + sent.error().to_string());
 }
 
 void ProcEnding::signal(Proc& proc, int signal) {
@@ -167,6 +164,10 @@ void ProcEnding::signal(Proc& proc, int signal) {
     proc.stop.hold(signal);
     table_.touch(proc);
   }
+}
+
+void ProcEnding::forget_refusals() {
+  keeper_.after_signals([](const Result<keeper::Signalled>&) {});
 }
 
 void ProcEnding::after_signals(const std::string& mesh,

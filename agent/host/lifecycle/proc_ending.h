@@ -38,6 +38,7 @@ struct StopQuestion {
 
 /// Ends procs: the steps of a stop, signals, exits, the last output, exit reports (spec 4.6, 4.9).
 /// Lives on the reactor's thread.
+/// Large because: an end has many steps, and each of them is one function here.
 class ProcEnding {
  public:
   ProcEnding(Reactor& reactor, keeper::KeeperClient& keeper, ProcTable& table,
@@ -64,8 +65,12 @@ class ProcEnding {
   /// A signal for the process group of a proc; one that has ended is left alone, one that is not
   /// born yet gets it at its birth.
   void signal(Proc& proc, int signal);
+  /// Call it before signals whose sender asks what became of them: after_signals() then says
+  /// nothing of the refusals of earlier ones, those of stops for instance.
+  void forget_refusals();
   /// Calls it once: when each signal so far has been sent, or its proc has ended. The error names
-  /// a rank of `mesh` that did not get one, and why. A rank that is not born yet is not waited for.
+  /// the first rank of `mesh`, since forget_refusals(), that did not get one, and why. A rank that
+  /// is not born yet is not waited for.
   void after_signals(const std::string& mesh, std::function<void(const Result<void>&)> after);
   /// It is born: carries out what was asked for in the meantime. Returns whether it may go on to be
   /// Ready.

@@ -24,7 +24,7 @@ struct BindingRequest {
 
 /// How one rank is bound. A plain value.
 struct RankBinding {
-  /// `memory_nodes` are those of the CPUs, also when no memory policy is set.
+  /// `memory_nodes` are those with memory beside the CPUs, also when no memory policy is set.
   os::Placement placement;
   std::string gpu;              ///< PCI address; empty: none was chosen.
   std::string visible_devices;  ///< For CUDA_VISIBLE_DEVICES and its like; empty: not set.

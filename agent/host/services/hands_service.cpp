@@ -12,6 +12,8 @@ constexpr std::size_t kLongestWord = 128 * 1024 - 1;
 /// What is wrong with a request, by its field; empty: nothing.
 std::string find_mistake(const wire::StartExec& message) {
   if (message.task() > wire::ExecTask::MAX) return "task: this release does not know it";
+  // The audit trail would not see its end.
+  if (message.exec() == 0) return "exec: 0 is no number";
   if (message.arguments()->size() == 0) return "arguments: there is none";
   if (message.arguments()->Get(0)->size() == 0) return "arguments: the first one is empty";
   for (const auto* argument : *message.arguments()) {

@@ -17,7 +17,7 @@ namespace {
 // What the event log takes of a request that was refused.
 constexpr std::size_t kLongestName = 200;
 constexpr std::size_t kLongestText = 4096;
-constexpr flatbuffers::uoffset_t kMostBlocks = 1000;
+constexpr std::size_t kMostBlocks = 1000;
 
 bool is_for_ending(int signal) {
   switch (signal) {
@@ -31,9 +31,9 @@ bool is_for_ending(int signal) {
   }
 }
 
-void set_ranks(wire::EventT& event, const flatbuffers::Vector<const wire::RankInterval*>* ranks) {
-  const auto count = ranks == nullptr ? 0 : std::min(ranks->size(), kMostBlocks);
-  for (flatbuffers::uoffset_t i = 0; i < count; ++i) event.ranks.push_back(*ranks->Get(i));
+void set_ranks(wire::EventT& event, const std::vector<RankBlock>& ranks) {
+  const auto count = std::min(ranks.size(), kMostBlocks);
+  for (std::size_t i = 0; i < count; ++i) event.ranks.emplace_back(ranks[i].begin, ranks[i].end);
 }
 
 /// Calls `each` for the ranks of a request; none: all. Returns the first rank that is not there.
@@ -129,9 +129,13 @@ void LifecycleService::on_spawn_procs(const Request& request, const wire::SpawnP
   });
 }
 
-void LifecycleService::drop_waiting(std::string_view mesh) {
+void LifecycleService::stop_waiting(std::string_view mesh, const RanksToStop& stop) {
   for (auto& order : waiting_) {
     if (order.is_dropped || order.spec.mesh.to_string() != mesh) continue;
+    if (!stop.ranks.empty()) {
+      order.stops.push_back(stop);
+      continue;
+    }
     order.is_dropped = true;
     refuse_spawn(order.request, std::string(mesh), order.owner,
                  Error(ErrorCode::refused, "the mesh was stopped before its ranks were started"));
@@ -150,7 +154,9 @@ void LifecycleService::spawn(SpawnOrder order, const topology::Topology* topolog
   parts_.bus.answer(order.request, std::move(accepted));
   has_accepted_ = true;
   Mesh* const mesh = parts_.procs.table().find_mesh(name);
-  if (mesh == nullptr || mesh->ownership.is_gone()) return;
+  if (mesh == nullptr) return;
+  for (const auto& waited : order.stops) stop(*mesh, waited);
+  if (mesh->ownership.is_gone()) return;
   parts_.ownership.watch(mesh->ownership.owner());
   if (is_sender(order.request.envelope, owner) && mesh->ownership.incarnation() == 0) {
     mesh->ownership.identify(order.request.envelope.source_incarnation());
@@ -164,27 +170,32 @@ void LifecycleService::on_stop_procs(const Request& request, const wire::StopPro
   const auto ranks = parse_ranks(message.ranks(), kAnyRank, "StopProcs.ranks");
   if (!ranks) return parts_.checks.refuse(request, ranks.error());
   parts_.checks.ack(request);
-  drop_waiting(message.mesh()->string_view());
+  const RanksToStop wanted{.ranks = *ranks,
+                           .order = {.reason = short_text(message.reason()),
+                                     .requester = short_text(message.requester()),
+                                     .grace = std::chrono::milliseconds(message.grace_ms()),
+                                     .because = message.because()}};
+  stop_waiting(message.mesh()->string_view(), wanted);
   Mesh* mesh = parts_.procs.table().find_mesh(message.mesh()->string_view());
-  if (mesh == nullptr) return;
-  const StopOrder order{.reason = short_text(message.reason()),
-                        .requester = short_text(message.requester()),
-                        .grace = std::chrono::milliseconds(message.grace_ms()),
-                        .because = message.because()};
+  if (mesh != nullptr) stop(*mesh, wanted);
+}
+
+void LifecycleService::stop(Mesh& mesh, const RanksToStop& stop) {
+  const StopOrder& order = stop.order;
   bool is_new = false;
-  for_ranks(*mesh, *ranks, [&](Proc& proc) {
+  for_ranks(mesh, stop.ranks, [&](Proc& proc) {
     is_new = is_new || (!proc.has_ended() && proc.stop.termination() == nullptr);
     parts_.procs.ending().stop(proc, order);
   });
   if (!is_new) return;
   wire::EventT event;
   event.kind = wire::EventKind::stop_asked;
-  event.mesh = mesh->name;
+  event.mesh = mesh.name;
   event.by = order.requester;
   event.text = (order.reason.empty() ? "a stop" : order.reason) + " (grace " +
-               std::to_string(message.grace_ms()) + " ms)";
-  event.because = message.because();
-  set_ranks(event, message.ranks());
+               std::to_string(order.grace.count()) + " ms)";
+  event.because = order.because;
+  set_ranks(event, stop.ranks);
   parts_.procs.events().add(std::move(event));
 }
 
@@ -201,6 +212,7 @@ void LifecycleService::on_signal_procs(const Request& request, const wire::Signa
   const auto missing = for_ranks(*mesh, *ranks, [](Proc&) {});
   if (missing)
     return parts_.checks.refuse(request, no_such_rank(*mesh, *missing, parts_.checks.host()));
+  parts_.procs.ending().forget_refusals();
   for_ranks(*mesh, *ranks, [&](Proc& proc) { parts_.procs.ending().signal(proc, signal); });
   parts_.procs.ending().after_signals(mesh->name, [this, request](const Result<void>& sent) {
     if (sent) return parts_.checks.ack(request);
@@ -211,7 +223,7 @@ void LifecycleService::on_signal_procs(const Request& request, const wire::Signa
   event.kind = wire::EventKind::signal_asked;
   event.mesh = mesh->name;
   event.text = signal_name(signal) + " was asked for";
-  set_ranks(event, message.ranks());
+  set_ranks(event, *ranks);
   parts_.procs.events().add_limited(std::move(event));
 }
 

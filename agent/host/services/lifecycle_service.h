@@ -3,6 +3,8 @@
 #include <list>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "agent/host/liveness/liveness_monitor.h"
 #include "agent/host/procs/mesh_procs.h"
@@ -39,6 +41,11 @@ class LifecycleService {
   void send_questions();
 
  private:
+  /// A stop of some ranks; no ranks: of all.
+  struct RanksToStop {
+    std::vector<RankBlock> ranks;
+    StopOrder order;
+  };
   /// A request to start procs that has been read.
   struct SpawnOrder {
     Request request;
@@ -47,6 +54,8 @@ class LifecycleService {
     std::string owner;  ///< For people.
     /// Refused meanwhile.
     bool is_dropped = false;
+    /// Asked for meanwhile.
+    std::vector<RanksToStop> stops = {};
   };
 
   void on_spawn_procs(const Request& request, const wire::SpawnProcs& message);
@@ -57,8 +66,10 @@ class LifecycleService {
   void on_proc_ready(const Request& request, const wire::ProcReady& message);
   void on_proc_heartbeat(const Request& request, const wire::ProcHeartbeat& message);
   void spawn(SpawnOrder order, const topology::Topology* topology);
-  /// Refuses what waits for the topology, of a mesh that is to be stopped.
-  void drop_waiting(std::string_view mesh);
+  /// What waits for the topology, of a mesh that is to be stopped: refuses it, or, when the stop is
+  /// for some ranks, keeps the stop for when they are started.
+  void stop_waiting(std::string_view mesh, const RanksToStop& stop);
+  void stop(Mesh& mesh, const RanksToStop& stop);
   void refuse_spawn(const Request& request, const std::string& mesh, std::string owner,
                     const Error& error);
 

@@ -16,20 +16,19 @@ Error is_ending() {
 
 /// Fills a future exactly once: with the answer, or with fate_unknown when the bus is gone before
 /// there is one.
-template <typename Value>
 class Answer {
  public:
   ~Answer() {
     if (!filled_) promise_.set_value(fail(is_ending()));
   }
-  std::future<Result<Value>> get_future() { return promise_.get_future(); }
-  void fill(Result<Value> answer) {
+  std::future<Result<std::string>> get_future() { return promise_.get_future(); }
+  void fill(Result<std::string> answer) {
     filled_ = true;
     promise_.set_value(std::move(answer));
   }
 
  private:
-  std::promise<Result<Value>> promise_;
+  std::promise<Result<std::string>> promise_;
   bool filled_ = false;
 };
 
@@ -66,7 +65,7 @@ std::future<Result<std::string>> ProcSender::call(const ProcId& to, std::uint32_
                                                   std::string_view body,
                                                   std::chrono::milliseconds deadline) {
   if (is_forked()) return failed(check_fork().error());
-  auto answer = std::make_shared<Answer<std::string>>();
+  auto answer = std::make_shared<Answer>();
   auto future = answer->get_future();
   call(to, port, body, deadline, [answer = std::move(answer)](Result<std::string> result) {
     answer->fill(std::move(result));
@@ -89,29 +88,24 @@ void ProcSender::call(const ProcId& to, std::uint32_t port, std::string_view bod
 Result<void> ProcSender::send_large(const ProcId& to, std::uint32_t port, std::string_view body,
                                     const SharedBody* shared, std::chrono::milliseconds patience) {
   if (auto allowed = check_caller_(to); !allowed) return allowed;
-  return wait_for_arrival(body.size(), patience, [&](Bus& bus, Bus::Sent sent) {
-    bus.send_large(Destination::to(to), port,
-                   shared != nullptr ? *shared : SharedBody::of(std::string(body)),
-                   std::move(sent));
+  auto whole = shared != nullptr ? *shared : SharedBody::of(std::string(body));
+  return wait_for_arrival(body.size(), patience, [&](Bus& bus, Arrival& arrival) {
+    bus.send_large(Destination::to(to), port, std::move(whole), arrival);
   });
 }
 
 template <typename Begin>
 Result<void> ProcSender::wait_for_arrival(std::size_t bytes, std::chrono::milliseconds patience,
                                           Begin begin) {
-  auto sent = std::make_shared<Answer<void>>();
-  auto future = sent->get_future();
+  Arrival arrival;
   const auto begun = outgoing_.use([&](Bus& bus) -> Result<void> {
-    begin(bus, [sent](const Result<void>& result) { sent->fill(result); });
+    if (is_cut_) return fail(is_ending());
+    begin(bus, arrival);
     return {};
   });
-  sent.reset();
   if (!begun) return begun;
   outgoing_.flush_now();
-  if (future.wait_for(patience) == std::future_status::ready) return future.get();
-  return fail(ErrorCode::fate_unknown, "a message of " + std::to_string(bytes) +
-                                           " bytes has not arrived within " +
-                                           std::to_string(patience.count()) + " ms; it may yet");
+  return arrival.wait(bytes, patience);
 }
 
 ProcId ProcSender::owner_of(const CastPlan& plan) const {
@@ -155,8 +149,9 @@ Result<void> ProcSender::cast(const ProcMeshRef& to, std::uint32_t port, std::st
   if (is_cut_) return {};
   if (body.size() > kCastLimit) {
     if (auto allowed = check_caller_(owner_of(**plan)); !allowed) return allowed;
-    return wait_for_arrival(body.size(), patience, [&](Bus& bus, Bus::Sent sent) {
-      bus.cast_large(*plan, port, SharedBody::of(std::string(body)), std::move(sent));
+    auto whole = SharedBody::of(std::string(body));
+    return wait_for_arrival(body.size(), patience, [&](Bus& bus, Arrival& arrival) {
+      bus.cast_large(*plan, port, std::move(whole), arrival);
     });
   }
   return outgoing_.use_when_room({body.size() + sizeof(wire::Envelope), (*plan)->targets.size()},

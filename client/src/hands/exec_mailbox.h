@@ -32,6 +32,8 @@ struct ExecEnd {
 class ExecMailbox {
  public:
   ExecMailbox();
+  /// False: there was no descriptor for it. Nothing else may be called then.
+  bool is_open() const noexcept { return static_cast<bool>(event_); }
 
   // The consumer.
 

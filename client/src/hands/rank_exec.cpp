@@ -1,6 +1,7 @@
 #include "client/src/hands/rank_exec.h"
 
 #include "client/src/context_core.h"
+#include "common/base/os_error.h"
 #include "wire/hands_generated.h"
 
 namespace meshbus {
@@ -9,6 +10,7 @@ Result<RankExec> RankExec::start(const std::shared_ptr<ContextCore>& core, ExecR
   auto way = core->find_connection(core, request.host);
   if (!way) return fail(way.error());
   auto stream = std::make_shared<ExecStream>(std::move(request));
+  if (!stream->mailbox().is_open()) return fail(ErrorCode::io_error, os_error("a mailbox"));
   core->post([connection = way->get(), stream] {
     if (connection->gateway().bus() == nullptr)
       return stream->on_lost(connection->gateway().closed_error().to_string());

@@ -14,7 +14,7 @@ namespace meshbus {
 class RankExec {
  public:
   /// Begins; the mailbox says what comes of it. Errors: unroutable (no host mesh of this Context
-  /// has that host).
+  /// has that host), io_error (no descriptor is left).
   static Result<RankExec> start(const std::shared_ptr<ContextCore>& core, ExecRequest request);
   RankExec(RankExec&& other) noexcept = default;
   RankExec& operator=(RankExec&& other) noexcept;

@@ -494,9 +494,6 @@ TEST_CASE("actors: nonsense for an actor, or about one, is refused in words and 
       CHECK(answer.error().detail().find("malformed_message: message table of") == 0);
     }
   }
-  CHECK(must(tally.call("add", std::string(2'000'000, '1'), in_time))[0].error().code() ==
-        ErrorCode::too_large);
-  CHECK(tally.send("add", std::string(2'000'000, '1')).error().code() == ErrorCode::too_large);
   const auto none =
       must(must(ActorView::attach(actors.context,
                                   ActorMeshRef(actors.procs->ref(), must(Name::plain("nobody")))))

@@ -294,5 +294,30 @@ TEST_CASE("agent: a mesh that is stopped while its host looks where to bind it i
   CHECK(code_of(harness.ask<wire::MeshState>(std::move(get))) == ErrorCode::not_exist);
 }
 
+TEST_CASE("agent: ranks that are stopped while their host looks where to bind them end alone" *
+          doctest::test_suite(need::hwloc)) {
+  AgentHarness harness;
+  auto request = harness.shell("exec sleep 300", 2);
+  request.binding = std::make_unique<wire::BindingT>();
+  request.binding->to = wire::BindTo::core;
+  const std::string mesh = request.mesh;
+  std::optional<Result<ControlMessage>> answer;
+  harness.launcher->bus().request(
+      Destination::to_agent(harness.host()), std::move(request), std::chrono::seconds(30),
+      [&answer](Result<ControlMessage> got) { answer = std::move(got); });
+  harness.stop(mesh, std::chrono::milliseconds(0), {wire::RankInterval(1, 2)});
+  harness.wait("the answer to the spawn", [&] { return answer.has_value(); });
+  INFO((answer->has_value() ? std::string() : answer->error().to_string()));
+  REQUIRE(answer->has_value());
+  harness.wait("one rank to run and one to end", [&] {
+    return harness.rank(mesh, 0).state() >= wire::ProcState::running &&
+           harness.rank(mesh, 1).exit_report.has_value();
+  });
+  CHECK_FALSE(harness.rank(mesh, 0).has_ended());
+  CHECK(harness.rank(mesh, 1).has_ended());
+  harness.stop(mesh, std::chrono::milliseconds(0));
+  harness.wait_ended(mesh, 2);
+}
+
 }  // namespace
 }  // namespace meshbus::test

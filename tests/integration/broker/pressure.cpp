@@ -18,7 +18,7 @@ using namespace meshbus::test;
 namespace {
 
 constexpr std::size_t kBody = 1024;
-constexpr std::size_t kSize = kBody + sizeof(wire::Envelope);
+constexpr std::size_t kMessageSize = kBody + sizeof(wire::Envelope);
 
 /// Senders that have more for one reader than may be on the way.
 struct Crowd {
@@ -92,7 +92,7 @@ TEST_CASE(
   // Before the broker's patience ends: a window for each sender.
   local.loop.run_for(500ms);
   const auto is_bounded = [&](double windows) {
-    const double held = static_cast<double>(crowd.broker.held() * kSize),
+    const double held = static_cast<double>(crowd.broker.held() * kMessageSize),
                  computed = windows * static_cast<double>(kWindow);
     CAPTURE(held / computed);
     CHECK(held <= 1.2 * computed);
@@ -134,10 +134,10 @@ TEST_CASE(
   const auto begin = std::chrono::steady_clock::now();
   local.loop.run_for(2500ms);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-  const double windows =
-      static_cast<double>((crowd.returned() - at_first) * kSize) / static_cast<double>(kWindow) / 2;
+  const double windows = static_cast<double>((crowd.returned() - at_first) * kMessageSize) /
+                         static_cast<double>(kWindow) / 2;
   CHECK(windows <= 1.3 * (took.count() + 1));
-  CHECK(static_cast<double>(crowd.broker.held() * kSize) < 1.2 * 1024 * 1024);
+  CHECK(static_cast<double>(crowd.broker.held() * kMessageSize) < 1.2 * 1024 * 1024);
   check_conservation(local.loop, crowd.broker);
 }
 

@@ -217,7 +217,8 @@ TEST_CASE("casts: no rank at all is no error, and too much is one") {
   const auto large = mesh.cast(*mesh.ref, std::string(kBodyLimit, 'x'));
   REQUIRE_FALSE(large.has_value());
   CHECK(large.error().code() == ErrorCode::too_large);
-  CHECK(codes_of(mesh.call(*mesh.ref, std::string(kBodyLimit, 'x'))) ==
+  mesh.launcher->bus->set_body_limit(kBodyLimit);
+  CHECK(codes_of(mesh.call(*mesh.ref, std::string(kBodyLimit + 1, 'x'))) ==
         std::set<std::string>{"too_large"});
   mesh.loop.run_for(20ms);
   CHECK_FALSE(is_called);

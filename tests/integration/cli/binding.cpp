@@ -101,10 +101,19 @@ TEST_CASE("binding: a host uses the CPUs that it has been left, and says so" *
   CHECK(has(narrow.err, "it may use 1 of the "));
 }
 
-TEST_CASE("binding: a policy that the kernel refuses is a failure that names step and nodes" *
-          doctest::test_suite(need::hwloc)) {
+TEST_CASE("binding: a preference that the kernel refuses costs no rank" *
+          doctest::test_suite(need::two_cpus)) {
   const auto finished =
       run_bound({"-n", "2", "--bind", "numa"}, machine("numa:2(indexes=0,900) core:1 pu:1"));
+  INFO(finished.err);
+  CHECK(finished.status == ExitStatus::exited(0));
+  CHECK(sorted(lines_of(finished.out)) == Words{"0 0 prefer:0", "1 1 default"});
+}
+
+TEST_CASE("binding: a policy that the kernel refuses is a failure that names step and nodes" *
+          doctest::test_suite(need::hwloc)) {
+  const auto finished = run_bound({"-n", "2", "--bind", "numa", "--bind-memory", "only"},
+                                  machine("numa:2(indexes=0,900) core:1 pu:1"));
   CHECK(finished.status == ExitStatus::exited(125));
   CHECK(has(finished.err, "memory of NUMA nodes 900: Invalid argument (step: memory_policy)"));
 }
@@ -209,8 +218,8 @@ TEST_CASE("binding: cores of another mesh on the host are left alone; a restart 
 TEST_CASE("topology: meshbus-topology says of recorded machines what is committed" *
           doctest::test_suite(need::hwloc)) {
   const auto program = std::filesystem::path(bin("meshbus")).parent_path() / "meshbus-topology";
-  for (const std::string name :
-       {"two_sockets", "four_nodes", "eight_gpus", "virtual_machine", "two_memories"}) {
+  for (const std::string name : {"two_sockets", "four_nodes", "eight_gpus", "virtual_machine",
+                                 "two_memories", "no_memory"}) {
     CAPTURE(name);
     const auto finished = run({program, "--xml", topology_file(name + ".xml")}, in_time);
     INFO(finished.err);

@@ -203,6 +203,8 @@ TEST_CASE("mistakes: where no host runs, and where none has the mesh") {
       {with({"signal", "USR1", "wrk[9]"}), none, 1},
       {with({"call", "wrk", "1", "hello"}), none, 1},
       {with({"signal", "USR1", "wrk[0"}), "selector: at 5: expected ']'", 2},
+      {with({"drain", "wrk[0]"}),
+       "drain takes whole meshes, not ranks of them as in 'wrk[0]'; meshbus stop ends ranks", 2},
       {with({"controller", "show"}), "no controller answers at these hosts", 1},
       {with({"why", "wrk"}),
        "the event logs of these hosts know no mesh 'wrk'; meshbus ps --all lists what is there", 1},

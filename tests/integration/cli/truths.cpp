@@ -168,6 +168,23 @@ TEST_CASE(
   CHECK(contains(status, "  Running  0\n"));
 }
 
+TEST_CASE("cli: status --wait tells of a host that is lost while it waits for another") {
+  StandingHost one, two;
+  const auto hosts = one.address() + "," + two.address();
+  CHECK(run_cli({"run", "--hosts", two.address(), "-n", "1", "--name", "early", "--", "true"})
+            .status == ExitStatus::exited(0));
+  SleepingJob late(one.address(), "late", 1);
+  Process waiter(cli({"status", "--wait", "stopped", "--timeout", "20s", "--hosts", hosts}));
+  // It has found `early` ended, and waits for `late`.
+  CHECK_FALSE(wait_until([&] { return !waiter.is_running(); }, 2s));
+  const FrozenHost frozen(two.roles());
+  CHECK(run_cli({"stop", "late", "--hosts", one.address()}).status == ExitStatus::exited(0));
+  CHECK(waiter.wait_exit(in_time) == ExitStatus::exited(1));
+  INFO(waiter.describe());
+  CHECK(contains(waiter.err(), "host " + two.address() + " does not answer"));
+  CHECK(contains(waiter.out(), "  Unknown  0"));
+}
+
 TEST_CASE("cli: stop and drain act on every host that answers, and say what was not done") {
   StandingHost one, two;
   const auto hosts = one.address() + "," + two.address();

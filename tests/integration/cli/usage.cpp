@@ -31,7 +31,7 @@ TEST_CASE("cli: a mistake on the command line is explained and exits 2") {
   check_refused({"run", "-n", "4"}, "Give a command");
   check_refused({"run", "-n", "4", "--"}, "Give a command");
   check_refused({}, "");
-  check_refused({"stop"}, "RANKS is required");
+  check_refused({"stop"}, "no mesh is named: give one, a pattern like 'train-*', or --all");
 }
 
 TEST_CASE(

@@ -199,10 +199,46 @@ TEST_CASE("cli: logs and stacks take a pattern, and tell the meshes apart") {
   const auto folded = on_hosts(host.address(), {"logs", "train_*", "--fold"});
   CHECK(says(folded.out, "[train_b 0] of train_b\n"));
   CHECK(lines_of(on_hosts(host.address(), {"logs", "--all"}).out).size() == 3);
+  const auto ended = on_hosts(host.address(), {"stacks", "train_*", "--kernel-only", "--json"});
+  CHECK(ended.status == ExitStatus::exited(1));
+  CHECK(parse_json(ended.out) == json::array());
   SleepingJob one(host.address(), "work_a", 1), two(host.address(), "work_b", 1);
   const auto stacks = on_hosts(host.address(), {"stacks", "work_*", "--kernel-only", "--json"});
   INFO(stacks.out << stacks.err);
   CHECK(parse_json(stacks.out).size() == 2);
+}
+
+TEST_CASE("cli: status --wait has one --timeout for all meshes that are meant") {
+  StandingHost host;
+  SleepingJob one(host.address(), "work_a", 1), two(host.address(), "work_b", 1),
+      three(host.address(), "work_c", 1);
+  const auto begin = std::chrono::steady_clock::now();
+  const auto waited =
+      on_hosts(host.address(), {"status", "work_*", "--wait", "stopped", "--timeout", "3s"});
+  const auto took = std::chrono::steady_clock::now() - begin;
+  INFO(waited.err);
+  CHECK(waited.status == ExitStatus::exited(1));
+  for (const std::string name : {"work_a-", "work_b-", "work_c-"}) CHECK(says(waited.err, name));
+  // One after the other they would take 9 s.
+  CHECK(took < 8s);
+}
+
+TEST_CASE("cli: status --wait waits for the ranks that are meant, and for no others") {
+  StandingHost host;
+  const auto sleep = own_sleep();
+  Process job(cli({"run", "--hosts", host.address(), "-n", "3", "--name", "mixed", "--", "sh", "-c",
+                   "test $RANK != 1 || exit 0; exec " + sleep}));
+  REQUIRE(wait_until([&] { return sleepers(sleep).size() == 2; }, in_time));
+  const auto one = on_hosts(host.address(), {"status", "mixed[1]", "--wait", "stopped"});
+  INFO(one.out << one.err);
+  CHECK(one.status == ExitStatus::exited(0));
+  CHECK(says(one.out, "  Stopped  1      exit 0\n"));
+  const auto two =
+      on_hosts(host.address(), {"status", "mixed[1-2]", "--wait", "stopped", "--timeout", "300ms"});
+  CHECK(two.status == ExitStatus::exited(1));
+  CHECK(says(two.err, ": not all of ranks 1-2 have reached Stopped in time"));
+  job.send_signal(SIGINT);
+  CHECK(job.wait_exit(in_time) == ExitStatus::exited(130));
 }
 
 TEST_CASE("cli: status --wait waits for hosts and a mesh that are not there yet") {

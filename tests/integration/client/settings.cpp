@@ -74,7 +74,7 @@ TEST_CASE(
   const auto large = proc.call(context, 1, std::string(2000, 'x'), in_time);
   REQUIRE_FALSE(large.has_value());
   CHECK(large.error().code() == ErrorCode::too_large);
-  CHECK(large.error().detail().find("an answer of 2000 bytes; the limit is 1024") !=
+  CHECK(large.error().detail().find("the answer: a body of 2000 bytes; the limit is 1024") !=
         std::string::npos);
   // With the new setting the grace of an hour is now 100 ms.
   REQUIRE(::kill(static_cast<pid_t>(mesh.known().ranks[2].pid), SIGTERM) == 0);

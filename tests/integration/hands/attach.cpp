@@ -70,3 +70,17 @@ TEST_CASE("attach: one rank that is there, or a mistake that is said") {
   CHECK(none.status == ExitStatus::exited(125));
   CHECK(says(none.err, "no rank 7"));
 }
+
+TEST_CASE("attach: the end of our stdin leaves that of the rank open, unless --close") {
+  Work work(kAnswering, {"--stdin", "all"}, {}, {.stdin_pipe = true});
+  // Its stdin is at its end at once.
+  Process ended(cli(attach_words(work, {"--tail", "5", "work:1"})));
+  ended.wait_for_output("up\n", in_time);
+  Process client(cli(attach_words(work, {"work:1"})), {.stdin_pipe = true});
+  client.write_stdin("hello\n");
+  client.wait_for_output("1-heard-hello\n", in_time);
+  ended.wait_for_output("1-heard-hello\n", in_time);
+  CHECK_FALSE(says(ended.out(), "closed"));
+  Process closing(cli(attach_words(work, {"--close", "work:1"})));
+  closing.wait_for_output("closed\n", in_time);
+}

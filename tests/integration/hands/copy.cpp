@@ -94,6 +94,19 @@ TEST_CASE("cp: folders come from several ranks, one beside the other") {
   CHECK(text_in(to / "link") == "of 1");
 }
 
+TEST_CASE("cp: the directory of a rank itself comes under the rank's number") {
+  Folders folders;
+  write_text(folders.of(1) / "file", "text");
+  const auto to = folders.dir.path() / "to";
+  fs::create_directory(to);
+  const auto done = folders.cp({"work:1:.", to.string()});
+  INFO(done.err);
+  CHECK(done.status == ExitStatus::exited(0));
+  CHECK(text_in(to / "1" / "file") == "text");
+  CHECK(folders.cp({"work:1:.", (to / "new").string()}).status == ExitStatus::exited(0));
+  CHECK(text_in(to / "new" / "file") == "text");
+}
+
 TEST_CASE("cp: what cannot be copied is said, for each rank, and leaves nothing") {
   Folders folders;
   write_text(folders.dir.path() / "x", "x");

@@ -1,11 +1,14 @@
 // `meshbus exec`: a command beside a rank (spec 16.5).
 #include <doctest/doctest.h>
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 
+#include "common/base/unique_fd.h"
 #include "tests/integration/hands/work.h"
 #include "tests/integration/needs.h"
 
@@ -204,4 +207,30 @@ TEST_CASE("exec: the end of the host's agent ends its commands") {
   const auto status = client.wait_exit(in_time);
   CHECK_MESSAGE(status == ExitStatus::exited(123), client.err());
   CHECK(says(client.err(), "lost"));
+}
+
+TEST_CASE("exec: a command that has ended is over although another process holds its output") {
+  const auto sleep = own_sleep();
+  Work work;
+  Process client(cli(work.exec_words("work:1", {"sh", "-c", "echo begun; exec " + sleep})));
+  client.wait_for_output("begun", in_time);
+  REQUIRE(wait_until([&] { return sleepers(sleep).size() == 1; }, in_time));
+  const pid_t command = sleepers(sleep).front().pid;
+  const std::string streams = "/proc/" + std::to_string(command) + "/fd/";
+  const meshbus::UniqueFd out(::open((streams + "1").c_str(), O_WRONLY | O_CLOEXEC));
+  const meshbus::UniqueFd err(::open((streams + "2").c_str(), O_WRONLY | O_CLOEXEC));
+  REQUIRE(out);
+  REQUIRE(err);
+  REQUIRE(::kill(command, SIGTERM) == 0);
+  CHECK(client.wait_exit(in_time) == ExitStatus::exited(143));
+  CHECK(client.out() == "begun\n");
+}
+
+TEST_CASE("exec: output that cannot be written is said") {
+  Work work;
+  std::string line = "exec >/dev/full;";
+  for (const auto& word : cli(work.exec_words("work:1", {"echo", "text"}))) line += " " + word;
+  const auto done = run({"sh", "-c", line}, in_time);
+  CHECK(done.status == ExitStatus::exited(125));
+  CHECK(says(done.err, "the output cannot be written: No space left on device"));
 }

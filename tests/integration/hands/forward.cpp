@@ -32,6 +32,8 @@ def serve(connection):
         connection.sendall(b"bye")
         connection.shutdown(socket.SHUT_WR)
         print("rest", len(stream.read()), flush=True)
+    elif what == b"reset":
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     connection.close()
 server = socket.create_server(("127.0.0.1", 0))
 print("up", flush=True)
@@ -192,4 +194,39 @@ TEST_CASE(
   CHECK(run_cli(served.forward_words({"80:work"})).status == ExitStatus::exited(2));
   CHECK(run_cli(served.forward_words({"0:work:80"})).status == ExitStatus::exited(2));
   CHECK(run_cli(served.forward_words({"0:nowork:0:80"})).status == ExitStatus::exited(1));
+}
+
+TEST_CASE("forward: a connection that the server resets is said") {
+  Served served;
+  Process forward(cli(served.forward_words({"0:work:0:" + served.port})));
+  forward.wait_for_output("->", in_time);
+  const auto done = client(listening_at(forward.out()),
+                           "c = connect()\n"
+                           "c.sendall(b'reset\\n')\n"
+                           "print(read(c))\n");
+  INFO(done.err << forward.err());
+  CHECK(done.out == "b''\n");
+  forward.wait_for_output("Connection reset by peer", in_time);
+}
+
+TEST_CASE("forward: with few descriptors connections wait for one another, and all are carried") {
+  Served served;
+  std::string line = "ulimit -n 100; exec";
+  for (const auto& word : cli(served.forward_words({"0:work:0:" + served.port})))
+    line += " " + word;
+  Process forward({"sh", "-c", line});
+  forward.wait_for_output("->", in_time);
+  // At two descriptors each they are more than can be open at a time.
+  const auto done = client(listening_at(forward.out()),
+                           "import concurrent.futures\n"
+                           "def one(i):\n"
+                           "    c = connect()\n"
+                           "    c.sendall(b'echo\\n' + str(i).encode())\n"
+                           "    c.shutdown(socket.SHUT_WR)\n"
+                           "    return read(c) == str(i).encode()\n"
+                           "with concurrent.futures.ThreadPoolExecutor(60) as pool:\n"
+                           "    print(list(pool.map(one, range(60))).count(True))\n");
+  INFO(done.err << forward.err());
+  CHECK(done.out == "60\n");
+  CHECK(forward.is_running());
 }

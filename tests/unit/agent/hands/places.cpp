@@ -1,12 +1,24 @@
 // What meshbus-hands reads about the process whose place it takes.
 #include <doctest/doctest.h>
 
+#include <arpa/inet.h>
+#include <elf.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <fstream>
+#include <iterator>
+
+#include "agent/hands/capabilities.h"
+#include "agent/hands/carrier.h"
 #include "agent/hands/cgroup_lines.h"
 #include "agent/hands/environment.h"
 #include "agent/hands/process_texts.h"
 #include "agent/os/terminal_records.h"
+#include "common/base/unique_fd.h"
 
 using namespace meshbus;
 using namespace meshbus::hands;
@@ -21,6 +33,44 @@ constexpr char kMounts[] =
     "32 1 0:28 /docker/ab /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
     "33 1 0:29 / /with\\040blank rw - cgroup cgroup rw,pids\n"
     "garbage\n";
+
+template <typename Word>
+std::string auxv_of(const std::vector<Word>& words) {
+  return {reinterpret_cast<const char*>(words.data()), words.size() * sizeof(Word)};
+}
+
+std::optional<ProcessUser> own_user() {
+  std::ifstream file("/proc/self/status");
+  return parse_status(std::string{std::istreambuf_iterator<char>(file), {}});
+}
+
+/// In a process of its own, which ends with what `check` returns.
+template <typename Check>
+bool holds_in_child(Check check) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(check() ? 0 : 1);
+  int status = -1;
+  return child > 0 && ::waitpid(child, &status, 0) == child && status == 0;
+}
+
+/// A connection whose other end was reset.
+UniqueFd reset_connection() {
+  const UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* const at = reinterpret_cast<sockaddr*>(&address);
+  REQUIRE(::bind(listener.get(), at, size) == 0);
+  REQUIRE(::listen(listener.get(), 1) == 0);
+  REQUIRE(::getsockname(listener.get(), at, &size) == 0);
+  UniqueFd ours(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  REQUIRE(::connect(ours.get(), at, size) == 0);
+  const UniqueFd other(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  const linger now{.l_onoff = 1, .l_linger = 0};
+  REQUIRE(::setsockopt(other.get(), SOL_SOCKET, SO_LINGER, &now, sizeof now) == 0);
+  return ours;
+}
 
 }  // namespace
 
@@ -51,13 +101,85 @@ TEST_CASE("process_texts: user, groups and umask of a status") {
       "Name:\tsh (x)\nUmask:\t0027\nUid:\t1000\t1001\t1002\t1003\nGid:\t5\t6\t7\t8\n"
       "Groups:\t4 24 27 \nNoNewPrivs:\t1\n");
   REQUIRE(user);
-  CHECK(user->users == std::array<uid_t, 3>{1000, 1001, 1002});
-  CHECK(user->user_groups == std::array<gid_t, 3>{5, 6, 7});
+  CHECK(user->users == std::array<uid_t, 4>{1000, 1001, 1002, 1003});
+  CHECK(user->user_groups == std::array<gid_t, 4>{5, 6, 7, 8});
   CHECK(user->groups == std::vector<gid_t>{4, 24, 27});
   CHECK(user->umask == 027);
   CHECK(user->has_no_new_privs);
   CHECK_FALSE(parse_status("Uid:\t1\n"));
   CHECK_FALSE(parse_status(""));
+}
+
+TEST_CASE("process_texts: a process of one user, and one that runs a setuid program") {
+  const auto is_one = [](const std::string& users, const std::string& groups) {
+    const auto user = parse_status("Uid:\t" + users + "\nGid:\t" + groups + "\n");
+    REQUIRE(user);
+    return user->has_one_user();
+  };
+  CHECK(is_one("1000 1000 1000 1000", "5 5 5 5"));
+  CHECK_FALSE(is_one("1000 0 0 0", "5 5 5 5"));
+  CHECK_FALSE(is_one("1000 1000 0 1000", "5 5 5 5"));
+  CHECK_FALSE(is_one("1000 1000 1000 0", "5 5 5 5"));
+  CHECK_FALSE(is_one("1000 1000 1000 1000", "5 0 0 0"));
+  CHECK_FALSE(parse_status("Uid:\t1 1 1\nGid:\t1 1 1 1\n"));
+}
+
+TEST_CASE("process_texts: whether a program was executed with more rights, in 64 and 32 bits") {
+  CHECK(is_secure_execution(auxv_of<std::uint64_t>({AT_PAGESZ, 4096, AT_SECURE, 1, 0, 0})));
+  CHECK_FALSE(is_secure_execution(auxv_of<std::uint64_t>({AT_PAGESZ, 4096, AT_SECURE, 0, 0, 0})));
+  CHECK(is_secure_execution(auxv_of<std::uint32_t>({AT_PAGESZ, 4096, AT_SECURE, 1, 0, 0})));
+  CHECK_FALSE(is_secure_execution(auxv_of<std::uint32_t>({AT_PAGESZ, 4096, AT_SECURE, 0, 0, 0})));
+  CHECK_FALSE(is_secure_execution("short"));
+  CHECK_FALSE(is_secure_execution(""));
+}
+
+TEST_CASE("process_texts: capabilities and filters of a status") {
+  const auto user = parse_status(
+      "Uid:\t1 1 1 1\nGid:\t1 1 1 1\nCapInh:\t0000000000000001\nCapPrm:\t000001ffffffffff\n"
+      "CapEff:\t0000000000000002\nCapBnd:\t00000000a80425fb\nCapAmb:\t0000000000000004\n"
+      "Seccomp:\t2\nSeccomp_filters:\t3\n");
+  REQUIRE(user);
+  CHECK((user->capabilities == Capabilities{.inheritable = 1,
+                                            .permitted = 0x1ffffffffff,
+                                            .effective = 2,
+                                            .bounding = 0xa80425fb,
+                                            .ambient = 4}));
+  CHECK(user->is_filtered);
+  CHECK(user->filters == 3);
+}
+
+TEST_CASE("capabilities: they are lowered to those wanted, and not raised") {
+  const auto before = own_user();
+  REQUIRE(before);
+  CHECK(holds_in_child([&] {
+    const Capabilities all{~0ULL, ~0ULL, ~0ULL, ~0ULL, ~0ULL};
+    return lower_bounds(all) && lower_capabilities(all) &&
+           own_user()->capabilities == before->capabilities;
+  }));
+  CHECK(holds_in_child([] {
+    if (!lower_capabilities({})) return false;
+    const auto user = own_user();
+    return user->capabilities.permitted == 0 && user->capabilities.effective == 0;
+  }));
+  // CAP_SETPCAP: only with it may the bounding set be lowered.
+  if ((before->capabilities.effective >> 8U & 1U) == 0) return;
+  CHECK(holds_in_child([&] {
+    const auto wanted = before->capabilities.bounding & ~1ULL;
+    return lower_bounds({.bounding = wanted}) && own_user()->capabilities.bounding == wanted;
+  }));
+}
+
+TEST_CASE("carrier: a connection that was reset is no end like any other") {
+  const auto connection = reset_connection();
+  Carrier carrier(connection.get(), -1);
+  carrier.read();
+  CHECK(carrier.is_done());
+  CHECK(carrier.error() == ECONNRESET);
+  Carrier stopped(-1, connection.get());
+  stopped.push("what nobody takes");
+  stopped.stop();
+  CHECK(stopped.is_done());
+  CHECK(stopped.error() == 0);
 }
 
 TEST_CASE("process_texts: limits and the start of a process") {

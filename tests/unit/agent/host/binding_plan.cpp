@@ -124,8 +124,8 @@ using Texts = std::vector<std::string>;
 }  // namespace
 
 TEST_CASE("binding maps: every machine of tests/topologies is bound as its golden map says") {
-  for (const std::string name :
-       {"two_sockets", "four_nodes", "eight_gpus", "virtual_machine", "two_memories"}) {
+  for (const std::string name : {"two_sockets", "four_nodes", "eight_gpus", "virtual_machine",
+                                 "two_memories", "no_memory"}) {
     CAPTURE(name);
     const auto maps = maps_of(machine(name));
     if (std::getenv("UPDATE_MAPS") != nullptr) std::ofstream(topology_file(name + ".map")) << maps;
@@ -165,6 +165,49 @@ TEST_CASE(
   const auto refused = plan_binding(topology, input);
   REQUIRE_FALSE(refused.has_value());
   CHECK(refused.error().detail() == "it may use none of the CPUs 9");
+}
+
+TEST_CASE("binding plan: a host that may use no NUMA node binds to cores, and refuses nodes") {
+  // The cpuset has the CPUs of node 1, and the memory of node 0.
+  auto topology = small_machine();
+  BindingInput input{.request = {.to = BindTo::numa}, .ranks = all_of(2)};
+  for (const std::vector<topology::Node>& nodes :
+       {std::vector<topology::Node>{}, std::vector<topology::Node>{{0, {}}}}) {
+    topology.nodes = nodes;
+    input.request = {.to = BindTo::numa};
+    const auto refused = plan_binding(topology, input);
+    REQUIRE_FALSE(refused.has_value());
+    CHECK(refused.error().code() == ErrorCode::refused);
+    CHECK(refused.error().detail() ==
+          "it may use no NUMA node beside CPUs 0-7; --bind core needs none");
+    input.request.to = BindTo::core;
+    CHECK(cpus_of(plan_binding(topology, input)) == Texts{"0", "1"});
+    input.request.memory = BindMemory::only;
+    const auto no_memory = plan_binding(topology, input);
+    REQUIRE_FALSE(no_memory.has_value());
+    CHECK(no_memory.error().detail() ==
+          "it may use no NUMA node with memory beside CPUs 0; --bind-memory prefer or any needs "
+          "none");
+  }
+}
+
+TEST_CASE("binding plan: a NUMA node without memory is asked for none") {
+  auto topology = small_machine();
+  topology.nodes[0].has_memory = false;
+  BindingInput input{.request = {.to = BindTo::numa}, .ranks = all_of(4)};
+  const auto plan = plan_binding(topology, input);
+  CHECK(cpus_of(plan) == Texts{"0-1", "2-3", "4-5", "6-7"});
+  CHECK(plan->ranks[0].placement.memory == os::Placement::Memory::as_is);
+  CHECK(plan->ranks[0].placement.memory_nodes.empty());
+  CHECK(plan->ranks[1].placement.memory == os::Placement::Memory::prefer);
+  CHECK(plan->ranks[1].placement.memory_nodes == std::vector<std::uint32_t>{1});
+  CHECK(plan->notes.empty());
+  input.request.memory = BindMemory::only;
+  const auto refused = plan_binding(topology, input);
+  REQUIRE_FALSE(refused.has_value());
+  CHECK(refused.error().detail() ==
+        "it may use no NUMA node with memory beside CPUs 0-1; --bind-memory prefer or any needs "
+        "none");
 }
 
 TEST_CASE("binding plan: what a host may not use is said") {
@@ -273,7 +316,8 @@ TEST_CASE("rank binding: consecutive ranks that are bound alike are one entry, a
 }
 
 TEST_CASE("topology: what is written is read; what is no topology is refused") {
-  const auto topology = gpu_machine();
+  auto topology = gpu_machine();
+  topology.nodes[2].has_memory = false;
   const auto read = topology::parse_json(topology::to_json(topology));
   REQUIRE(read.has_value());
   CHECK(*read == topology);

@@ -11,6 +11,7 @@
 
 #include "agent/host/hands/exec_input.h"
 #include "agent/host/hands/exec_output.h"
+#include "agent/host/hands/exec_pipes.h"
 
 using namespace meshbus;
 using namespace meshbus::host;
@@ -208,4 +209,36 @@ TEST_CASE("exec_input: more than a request may hold is refused and counts for no
   input.write(0, "fine", false, fine.done());
   REQUIRE(fine.result);
   CHECK(pipe.read() == "fine");
+}
+
+TEST_CASE("exec_pipes: streams end with what is there, although another process holds them open") {
+  Reactor reactor;
+  TestPipe out;
+  TestPipe err;
+  const std::string much(50'000, 'x');
+  int news = 0;
+  ExecPipes pipes(reactor, 1000, [&] { ++news; });
+  pipes.attach(std::move(out.reading), std::move(err.reading));
+  REQUIRE(::write(out.writing.get(), much.data(), much.size()) ==
+          static_cast<ssize_t>(much.size()));
+  REQUIRE(::write(err.writing.get(), "why", 3) == 3);
+  pipes.finish();
+  CHECK(pipes.are_ended());
+  CHECK(news == 1);
+  std::string got_out;
+  std::string got_err;
+  int ends = 0;
+  while (const auto* message = pipes.output().next()) {
+    (message->stream == kOut ? got_out : got_err) += bytes_of(message->data);
+    if (message->end) ++ends;
+  }
+  CHECK((got_out == much));
+  CHECK(got_err == "why");
+  CHECK(ends == 2);
+  // What is written later is nobody's.
+  pipes.finish();
+  const auto last = pipes.output().last();
+  REQUIRE(::write(out.writing.get(), "x", 1) == 1);
+  reactor.turn(std::chrono::milliseconds(0));
+  CHECK(pipes.output().last() == last);
 }

@@ -132,6 +132,29 @@ TEST_CASE("agent_keeper: a wave that does not end holds up the next one only for
   CHECK(waves.begin(t0 + SignalWaves::kWaveLimit));
 }
 
+TEST_CASE("agent_keeper: between two marks only the refusals of signals between them are told") {
+  SignalWaves waves(4);
+  // A stop, then what `meshbus signal` makes of a request.
+  waves.add(Signal{1, SIGTERM, true});
+  waves.add(Mark{7});
+  waves.add(Signal{2, SIGUSR1, true});
+  waves.add(Mark{8});
+  REQUIRE(waves.begin(SignalWaves::Time{10s}));
+  std::vector<Signalled> answers;
+  while (const auto entry = waves.next()) {
+    if (const auto* const signal = std::get_if<Signal>(&*entry))
+      waves.on_refused(signal->id, signal->id == 1 ? EPERM : EOPNOTSUPP);
+    else
+      answers.push_back(waves.answer(std::get<Mark>(*entry)));
+  }
+  REQUIRE(answers.size() == 2);
+  CHECK(answers[0].token == 7);
+  CHECK(answers[0].id == 1);
+  CHECK(answers[1].token == 8);
+  CHECK(answers[1].id == 2);
+  CHECK(answers[1].error == EOPNOTSUPP);
+}
+
 TEST_CASE("agent_keeper: looks for orphans cost a fifth of the time at most, and follow SIGCHLD") {
   OrphanPace pace;
   const OrphanPace::Time t0{10s};

@@ -190,6 +190,54 @@ TEST_CASE("trees: a hostile stream writes nothing outside of its place") {
     CHECK_FALSE(write_stream(nonsense, to));
 }
 
+TEST_CASE("trees: only what was asked for comes, under the name that the receiver gives") {
+  TempDir folder;
+  const auto begin = head(FileRecord::begin);
+  const auto file = [](const std::string& name) {
+    return head(FileRecord::file, name) + head(FileRecord::data, "", name) +
+           head(FileRecord::end_file);
+  };
+  const auto end = head(FileRecord::end);
+  const auto write = [&](const std::string& stream, const std::vector<std::string>& asked) {
+    auto writer = TreeWriter::open(folder.path().string(), ExpectedNames(asked, "3"));
+    REQUIRE(writer);
+    return writer->add(stream);
+  };
+  for (const auto& hostile :
+       {begin + file(".bashrc") + end, begin + head(FileRecord::directory, ".ssh"),
+        begin + head(FileRecord::link, ".bashrc", "core"), begin + file("core") + file("core"),
+        begin + file("core") + file(".bashrc")}) {
+    const auto written = write(hostile, {"/tmp/core"});
+    REQUIRE_FALSE(written);
+    CHECK(written.error().code() == ErrorCode::refused);
+    CHECK(written.error().detail().find("not asked for") != std::string::npos);
+  }
+  CHECK(entries_in(folder.path()) == 1);
+  CHECK(read_file(folder.path() / "core") == "core");
+  // What is below has the names that it has there.
+  CHECK(write(begin + head(FileRecord::directory, "logs") + file("any") +
+                  head(FileRecord::end_directory) + end,
+              {"a/logs//"}));
+  CHECK(read_file(folder.path() / "logs" / "any") == "any");
+  CHECK(write(begin + head(FileRecord::directory, ".ssh") + file("any") +
+                  head(FileRecord::end_directory) + file("b") + end,
+              {".", "left-out", "b"}));
+  CHECK(read_file(folder.path() / "3" / "any") == "any");
+  CHECK(read_file(folder.path() / "b") == "b");
+  CHECK_FALSE(fs::exists(folder.path() / ".ssh"));
+}
+
+TEST_CASE("expected_names: the last component of each path, in order, each once") {
+  ExpectedNames names({"/a/b/", "..", "x/.", "/", "c", "d"}, "7");
+  CHECK(names.take("b") == "b");
+  CHECK(names.take(".profile") == "7");
+  CHECK(names.take("x") == "7");
+  CHECK(names.take("root") == "7");
+  CHECK(names.take("d") == "d");  // c was left out
+  CHECK_FALSE(names.take("c"));
+  CHECK_FALSE(names.take("b"));
+}
+
 TEST_CASE("trees: links that lead outside of the copy are left out, and said") {
   TempDir folder;
   const auto begin = head(FileRecord::begin);
