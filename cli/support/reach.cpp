@@ -62,11 +62,6 @@ std::map<HostAddr, Reached> reach_all(Context& context, const std::set<HostAddr>
   return all;
 }
 
-bool is_silent(const MeshListing& listing, const HostAddr& host) {
-  return std::any_of(listing.unreachable.begin(), listing.unreachable.end(),
-                     [&](const HostReport& silent) { return silent.host == host; });
-}
-
 bool has_answered(const std::pair<const HostAddr, Reached>& one) {
   return one.second.asked.report.code == ErrorCode::none;
 }
@@ -117,33 +112,6 @@ std::vector<HostAddr> ReachedHosts::all_hosts() const {
   auto hosts = answered();
   for (const auto& host : listing.unreachable) hosts.push_back(host.host);
   return hosts;
-}
-
-std::vector<MeshReport> merged(std::vector<MeshReport> meshes) {
-  std::map<std::string, MeshReport> by_name;
-  for (auto& mesh : meshes) {
-    const auto [at, is_new] = by_name.try_emplace(mesh.name, mesh);
-    if (is_new) continue;
-    auto& ranks = at->second.ranks;
-    ranks.insert(ranks.end(), mesh.ranks.begin(), mesh.ranks.end());
-    std::sort(ranks.begin(), ranks.end(),
-              [](const auto& a, const auto& b) { return a.rank < b.rank; });
-  }
-  std::vector<MeshReport> all;
-  for (auto& [name, mesh] : by_name) all.push_back(std::move(mesh));
-  return all;
-}
-
-MeshListing renewed(MeshListing before, MeshListing now) {
-  for (auto& mesh : before.meshes) {
-    if (std::none_of(mesh.hosts.begin(), mesh.hosts.end(),
-                     [&](const HostAddr& host) { return is_silent(now, host); }))
-      continue;
-    mesh.ranks.clear();
-    now.meshes.push_back(std::move(mesh));
-  }
-  now.meshes = merged(std::move(now.meshes));
-  return now;
 }
 
 void look_again(ReachedHosts& hosts) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cli/support/find_hosts.h"
+#include "cli/support/mesh_listings.h"
 #include "meshbus/client.h"
 
 namespace meshbus::cli {
@@ -51,12 +52,6 @@ std::vector<AskedHost> ask_hosts(Context& context, const FoundHosts& hosts,
 /// A host that did not answer, tried once more. Errors: those of HostMesh::attach().
 Result<HostMesh> reach_again(ReachedHosts& hosts, const HostAddr& host);
 
-/// What several hosts say about the same meshes, by name.
-std::vector<MeshReport> merged(std::vector<MeshReport> meshes);
-
-/// What hosts say `now`, after they said `before`. Meshes of hosts that do not answer now stay,
-/// also when no other host knows them; what their ranks do is then unknown.
-MeshListing renewed(MeshListing before, MeshListing now);
 /// Asks the hosts that answered at first what is on them by now, for hosts.left at most. stderr
 /// names those that do not answer any more.
 void look_again(ReachedHosts& hosts);

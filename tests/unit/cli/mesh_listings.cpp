@@ -1,4 +1,4 @@
-#include "cli/support/reach.h"
+#include "cli/support/mesh_listings.h"
 
 #include <doctest/doctest.h>
 
@@ -30,7 +30,7 @@ HostReport silent(const HostAddr& host) {
 
 }  // namespace
 
-TEST_CASE("reach: a mesh of a host that is lost stays, and its ranks there are unknown") {
+TEST_CASE("mesh_listings: a mesh of a host that is lost stays, and its ranks there are unknown") {
   const auto a = host_named("a");
   const auto b = host_named("b");
   const MeshListing before{
