@@ -403,18 +403,14 @@ void Bus::on_call_answer(const FrameReader::Message& message) {
   std::memcpy(&header, message.body.data(), sizeof header);
   const Bytes body = message.body.substr(sizeof header);
   Result<std::string> answer = std::string();
-  if ((message.envelope.flags() & kFlagChunked) != 0) {
+  if (message.envelope.kind() == wire::Kind::error) {
+    answer = fail(from_wire(header.code()), std::string(body));
+  } else if ((message.envelope.flags() & kFlagChunked) != 0) {
     auto whole = take_chunked(message.envelope, body);
-    if (whole) {
-      answer = std::move(**whole);
-    } else {
-      answer = fail(whole.error());
-    }
+    answer = whole ? Result<std::string>(std::move(**whole)) : fail(whole.error());
   } else {
     answer->assign(body);
   }
-  if (message.envelope.kind() == wire::Kind::error)
-    answer = fail(from_wire(header.code()), std::move(*answer));
   if (casts_.calls().contains(header.id())) {
     casts_.on_answer(header.id(), message.envelope, std::move(answer));
   } else {
