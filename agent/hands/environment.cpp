@@ -23,7 +23,7 @@ void set(std::vector<std::string>& entries, std::string_view entry) {
   entries.emplace_back(entry);
 }
 
-/// What is behind that prefix.
+/// The entries that have the prefix, without it.
 std::vector<std::string> behind(std::string_view prefix, const std::vector<std::string>& entries) {
   std::vector<std::string> found;
   for (const auto& entry : entries) {

@@ -46,7 +46,7 @@ class ProcessReader {
   bool is_kernel_only_;
   /// How many the present rank has.
   std::size_t processes_ = 0;
-  /// What is left of the time that threads which wait for a CPU may take to stop.
+  /// Threads that wait for a CPU may still take so much time to stop.
   std::chrono::nanoseconds starved_left_ = std::chrono::seconds(4);
 };
 

@@ -12,7 +12,7 @@
 
 namespace meshbus::cli {
 
-/// What is measured: brokers of our own, or those of running hosts.
+/// The brokers that are measured: our own, or those of running hosts.
 class BenchMiddle {
  public:
   /// Throws std::runtime_error when the arguments name no hosts that can be measured.

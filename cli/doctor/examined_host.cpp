@@ -33,7 +33,7 @@ microseconds unix_time() {
 }  // namespace
 
 ExaminedHost::~ExaminedHost() {
-  // What is left ends with its lease.
+  // A probe that this stop does not reach ends with its lease.
   if (mesh_)
     static_cast<void>(
         mesh_->stop({.reason = "examined", .grace = kProbeGrace, .deadline = kStopLimit}));

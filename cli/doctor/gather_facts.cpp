@@ -55,7 +55,7 @@ StorageFacts storage_at(const char* use, const std::string& path) {
     facts.problem = os_error("statvfs");
     return facts;
   }
-  // What is kept for root is no room for anybody's files.
+  // The blocks that only root may use do not count.
   facts.free_bytes = std::uint64_t{space.f_bavail} * std::uint64_t{space.f_frsize};
   facts.size_bytes = std::uint64_t{space.f_blocks} * std::uint64_t{space.f_frsize};
   if (space.f_files > 0) facts.free_files = space.f_favail;

@@ -1,5 +1,6 @@
 #include "common/bus/cast_chunks.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/bus/cast_sender.h"
@@ -27,8 +28,7 @@ void CastChunks::send(std::shared_ptr<const CastPlan> to, SharedBody body, Event
                                   .body = std::move(body),
                                   .events = std::move(events),
                                   .has_failed = std::vector<bool>(ranks, false),
-                                  .answered = std::vector<std::size_t>(ranks, 0),
-                                  .give_up = reactor_.now() + ChunkSender::kChunkLimit});
+                                  .answered = std::vector<std::size_t>(ranks, 0)});
   go_on(id);
 }
 
@@ -48,9 +48,11 @@ void CastChunks::go_on(std::uint64_t id) {
         });
     if (!has_left) {
       // Nothing behind it may leave before it.
+      transfer.give_up = std::min(transfer.give_up, reactor_.now() + ChunkSender::kChunkLimit);
       transfer.retry = reactor_.after(ChunkSender::kRetry, [this, id] {
         transfers_.at(id).retry = 0;
-        check(id, Requests::queue_is_full());
+        const bool is_over = reactor_.now() >= transfers_.at(id).give_up;
+        is_over ? give_up(id, Requests::queue_is_full()) : check(id, Requests::queue_is_full());
       });
       return;
     }
@@ -71,6 +73,7 @@ void CastChunks::on_answer(std::uint64_t id, std::size_t offset, std::uint64_t o
     if (const auto chunk = transfer.waiting.find(offset);
         chunk != transfer.waiting.end() && --chunk->second.ranks == 0) {
       transfer.pace.on_answer(reactor_.now() - chunk->second.since);
+      transfer.give_up = Reactor::Time::max();
       transfer.waiting.erase(chunk);
     }
     return check(id, no_rank_is_left());
@@ -95,9 +98,7 @@ void CastChunks::check(std::uint64_t id, const Error& last) {
   if (found == transfers_.end()) return;
   Transfer& transfer = found->second;
   const std::size_t size = transfer.body.bytes().size();
-  const bool is_stuck =
-      transfer.sent == 0 && transfer.waiting.empty() && reactor_.now() >= transfer.give_up;
-  const bool is_lost = transfer.failed == transfer.to->targets.size() || is_stuck;
+  const bool is_lost = transfer.failed == transfer.to->targets.size();
   const bool is_done = transfer.sent == size && transfer.waiting.empty();
   if (!is_lost && transfer.events.is_wanted()) {
     if (!is_done) {
@@ -107,10 +108,17 @@ void CastChunks::check(std::uint64_t id, const Error& last) {
     auto done = transfers_.extract(id);
     return done.mapped().events.on_done(wire::ChunkHeader(id, size, 0));
   }
+  if (is_lost) return give_up(id, last);
+  reactor_.cancel(transfer.retry);
+  forget(id, transfer.to);
+  transfers_.erase(found);
+}
+
+void CastChunks::give_up(std::uint64_t id, const Error& error) {
   auto done = transfers_.extract(id);
   reactor_.cancel(done.mapped().retry);
   forget(id, done.mapped().to);
-  if (is_lost) done.mapped().events.on_done(fail(last));
+  done.mapped().events.on_done(fail(error));
 }
 
 void CastChunks::fail_all(const Error& error) {

@@ -66,15 +66,16 @@ class CastChunks {
     /// Those that are waited for, by where their chunk begins.
     std::unordered_map<std::size_t, Waiting> waiting = {};
     ChunkPace pace = {};
-    Reactor::Time give_up;  ///< Until then the first chunk may find our own queue full.
+    Reactor::Time give_up = Reactor::Time::max();  ///< Set while our own queue is full.
     Reactor::TimerId retry = 0;
   };
 
   void go_on(std::uint64_t id);
   void on_answer(std::uint64_t id, std::size_t offset, std::uint64_t ordinal,
                  const Result<std::string>& answer);
-  /// Sends more, or ends, when the state allows that.
+  /// Sends more, or ends, when the state allows that. `last`: why, when no rank is left.
   void check(std::uint64_t id, const Error& last);
+  void give_up(std::uint64_t id, const Error& error);
 
   Reactor& reactor_;
   Requests& requests_;

@@ -1,5 +1,6 @@
 #include "common/bus/chunk_sender.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -15,13 +16,13 @@ void ChunkSender::send(const Destination& to, SharedBody body, IsWanted is_wante
   transfers_.emplace(id, Transfer{.to = to,
                                   .body = std::move(body),
                                   .is_wanted = std::move(is_wanted),
-                                  .done = std::move(done),
-                                  .give_up = reactor_.now() + kChunkLimit});
+                                  .done = std::move(done)});
   go_on(id);
 }
 
 void ChunkSender::retry_after(Transfer& transfer, std::uint64_t id,
                               std::chrono::milliseconds pause) {
+  transfer.give_up = std::min(transfer.give_up, reactor_.now() + kChunkLimit);
   transfer.retry = reactor_.after(pause, [this, id] {
     Transfer& again = transfers_.at(id);
     again.retry = 0;
@@ -29,7 +30,7 @@ void ChunkSender::retry_after(Transfer& transfer, std::uint64_t id,
       if (again.under_way > 0) return;  // its answer ends it
       forget(id, again.to);
       transfers_.erase(id);
-    } else if (again.answered == 0 && reactor_.now() >= again.give_up) {
+    } else if (reactor_.now() >= again.give_up) {
       finish(id, fail(Requests::queue_is_full()));
     } else {
       go_on(id);
@@ -83,6 +84,7 @@ void ChunkSender::on_answer(std::uint64_t id, Reactor::Time sent,
     return retry_after(transfer, id, kRoomRetry);
   }
   ++transfer.answered;
+  transfer.give_up = Reactor::Time::max();
   transfer.pace.on_answer(reactor_.now() - sent);
   const std::size_t size = transfer.body.bytes().size();
   if (transfer.answered * ChunkPace::kChunk >= size)

@@ -60,7 +60,7 @@ class ChunkSender {
     std::size_t answered = 0;  ///< Chunks whose answer came.
     std::size_t under_way = 0;
     ChunkPace pace = {};
-    Reactor::Time give_up;  ///< Until then the first chunk may find no room.
+    Reactor::Time give_up = Reactor::Time::max();  ///< Set while a chunk finds no room.
     Reactor::TimerId retry = 0;
   };
 

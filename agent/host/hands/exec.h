@@ -52,7 +52,7 @@ class Exec {
   void end(const std::string& reason, bool now);
   /// Its requester is gone: the same, and nothing is sent to it any more.
   void abandon(const std::string& reason);
-  /// What is under way may be lost, or has come back: it is sent again.
+  /// Output on its way may be lost, or has come back: this sends it again.
   void resend();
 
  private:

@@ -26,7 +26,7 @@ class ExecOutput {
   void put_back() { --sent_; }
   /// Everything up to this sequence is taken.
   void taken(std::uint64_t sequence);
-  /// What is under way may be lost: next() begins with it again.
+  /// Messages on their way may be lost: next() begins with them again.
   void resend() { sent_ = 0; }
   /// The sequence of the last message.
   std::uint64_t last() const noexcept { return last_; }

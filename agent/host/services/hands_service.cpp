@@ -9,7 +9,7 @@ namespace {
 /// An argument or a variable: Linux takes 128 KiB.
 constexpr std::size_t kLongestWord = 128 * 1024 - 1;
 
-/// What is wrong with a request, by its field; empty: nothing.
+/// Names the field of a request that is wrong, and why; empty: none is.
 std::string find_mistake(const wire::StartExec& message) {
   if (message.task() > wire::ExecTask::MAX) return "task: this release does not know it";
   // The audit trail would not see its end.
