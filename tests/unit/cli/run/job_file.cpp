@@ -71,8 +71,9 @@ TEST_CASE("job_file: what is wrong is said with file, line and what would be rig
   CHECK(problem_of("\n\nroles = 3\n") ==
         "rl.toml:3: roles: takes a table for each role, [roles.NAME]");
   CHECK(problem_of("roles.a = 3\n") == "rl.toml:1: roles.a: takes a table, [roles.a]");
-  CHECK(problem_of("[roles.a]\nprocs = 2\n").starts_with("rl.toml:1: [roles.a] has no program: "
-                                                         "add command = "));
+  CHECK(problem_of("[roles.a]\nprocs = 2\n")
+            .starts_with("rl.toml:1: [roles.a] has no program: "
+                         "add command = "));
   CHECK(problem_of("[roles.a]\ncommand = [\"x\"]\nshell = \"y\"\n") ==
         "rl.toml:3: [roles.a] has both command and shell: take one of them");
   CHECK(problem_of("[roles.a]\ncommand = \"x y\"\n")

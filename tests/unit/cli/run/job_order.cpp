@@ -35,8 +35,8 @@ std::string problem_of(const std::vector<RoleArguments>& roles) {
 }  // namespace
 
 TEST_CASE("job_order: roles are started when what they wait for is ready, or done") {
-  auto order = order_of({role("rollout", {"store", "prepare:done"}), role("store"),
-                         role("prepare")});
+  auto order =
+      order_of({role("rollout", {"store", "prepare:done"}), role("store"), role("prepare")});
   CHECK(order.startable() == Roles{1, 2});
   CHECK(order.words_of_wait(0) == "store to be ready, prepare to be done");
   order.set(1, State::started);

@@ -7,8 +7,8 @@ using meshbus::cli::split_programs;
 using Words = std::vector<std::string>;
 
 TEST_CASE("programs: a : with flags and -- behind it begins another program") {
-  const auto programs = split_programs({"trainer", "--lr", "1", ":", "-n", "4", "--", "rollout",
-                                        ":", "--", "store", "x"});
+  const auto programs = split_programs(
+      {"trainer", "--lr", "1", ":", "-n", "4", "--", "rollout", ":", "--", "store", "x"});
   REQUIRE(programs.has_value());
   REQUIRE(programs->size() == 3);
   CHECK((*programs)[0].command == Words{"trainer", "--lr", "1"});
