@@ -99,7 +99,7 @@ class Job {
   /// Set by the first reason to stop that is not a rank's own failure.
   std::optional<int> code_;
   StopLadder stop_;
-  /// Of the stop that is under way: roles that come up meanwhile are stopped for it, too.
+  /// Why a stop is under way: roles that come up meanwhile are stopped for it, too.
   std::string stop_reason_;
 };
 

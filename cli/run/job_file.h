@@ -34,8 +34,8 @@ struct JobFileRole {
 /// front, and `command` or `shell`, and `env`. What the flags take is not checked here.
 struct JobFile {
   std::string path;
-  std::vector<JobFileVariable> environment;  ///< Of all roles.
-  std::vector<JobFileEntry> entries;         ///< Of the job as a whole.
+  std::vector<JobFileVariable> environment;  ///< For all roles.
+  std::vector<JobFileEntry> entries;         ///< For the job as a whole.
   std::vector<JobFileRole> roles;            ///< In the order in which they stand in the file.
 };
 

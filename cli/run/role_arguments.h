@@ -24,7 +24,7 @@ struct RoleArguments {
   RestartPolicy restart;
   /// Hosts of its own; empty: those of the job.
   HostsSaid said;
-  /// Of these hosts only the ones with these numbers; empty: all.
+  /// Only those of these hosts that have these numbers; empty: all.
   RankSet on;
   /// What the two above mean, as numbers among all hosts of the job; empty: all. Written by
   /// choose_run_hosts().

@@ -8,7 +8,7 @@
 
 namespace meshbus::cli {
 
-/// A role whose ranks are up, for those who look at it.
+/// A role whose ranks are up, as a look at its ranks needs it.
 struct RoleView {
   /// Empty: it is the only one.
   std::string name;

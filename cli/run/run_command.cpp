@@ -40,9 +40,14 @@ const Help kHelp = {
                  "run --hosts 2 --per-host gpu=4 -- ./train.sh",
                  "run --hosts ssh:node[1-4] -n 16 --restart on-failure:3 -- ./train.sh",
                  "run --hosts ssh:node[1-10] --use 8 --per-host gpu=8 -- ./train.sh",
-                 "run --mpi --hosts ssh:node[1-4] -n 16 -- ./simulation"},
+                 "run --mpi --hosts ssh:node[1-4] -n 16 -- ./simulation",
+                 "run --hosts 2 -n 2 -- ./train : --per-host n=4 -- ./rollout",
+                 "run --job rl.toml"},
     .details =
-        "The command comes last, after --. Each rank gets RANK, LOCAL_RANK, WORLD_SIZE, NODE_RANK, "
+        "The command comes last, after --. Behind a : another program begins, with flags of its "
+        "own "
+        "and --; all of them are one job, and find each other by MESHBUS_ROLE_<NAME>. Each rank "
+        "gets RANK, LOCAL_RANK, WORLD_SIZE, NODE_RANK, "
         "MASTER_ADDR, MASTER_PORT, MESHBUS_RANK_<AXIS>, MESHBUS_SIZE_<AXIS>, MESHBUS_RESTARTS, "
         "MESHBUS_JOB_ATTEMPT and MESHBUS_PROGRESS. "
         "When a rank fails, the others are stopped and the first failure is named. With --restart "

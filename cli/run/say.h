@@ -8,7 +8,7 @@ namespace meshbus::cli {
 /// 200 ms misses them.
 void say(const std::string& text);
 
-/// The same for whole lines that say themselves who speaks.
+/// The same for whole lines, as they are.
 void say_lines(const std::string& lines);
 
 }  // namespace meshbus::cli

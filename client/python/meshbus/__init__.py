@@ -66,8 +66,8 @@ __all__ = [
     "ParseError", "Point", "Pool", "Proc", "ProcMesh", "QueueFull", "RankReport", "Refused",
     "RemoteError", "Restart", "RestartReport", "SpawnError", "StopError", "Timeout", "TooLarge",
     "Unauthorised", "Unreachable", "ValueMesh", "as_completed", "attach", "context", "endpoint",
-    "ignore", "init", "is_rank", "own_role", "progress", "role", "roles", "slurm", "ssh", "start", "start_async", "take",
-    "this_proc", "versions", "wait",
+    "ignore", "init", "is_rank", "own_role", "progress", "role", "roles", "slurm", "ssh",
+    "start", "start_async", "take", "this_proc", "versions", "wait",
 ]
 
 
