@@ -246,7 +246,7 @@ TEST_CASE("cli: the failure of each role over three hosts is one story") {
     std::string first;
   };
   for (const auto& failure : {
-           Failure{"store", "(sleep 1.5; kill -9 $$) &", 137, "store rank 0 "},
+           Failure{"store", "(sleep 1.5; kill -9 $$) & :", 137, "store rank 0 "},
            Failure{"trainer", "[ $RANK = 1 ] && { sleep 0.7; exit 4; }", 4, "trainer rank 1 "},
            Failure{"rollout", "[ $RANK = 2 ] && exit 6", 6, "rollout rank 2 "},
        }) {
