@@ -91,7 +91,7 @@ TEST_CASE("job_order: what cannot be waited for is refused, with the role and wh
                     a_role("c", {"a"})}) ==
         "a: after: a waits for b waits for c waits for a: they wait for each other; leave one of "
         "these out");
-  auto named = a_role("a", {"b"});
+  auto named = a_role("a", {"nothing"});
   named.source = "rl.toml:3: [roles.a]";
-  CHECK(problem_of({named}) == "rl.toml:3: [roles.a]: after: there is no role 'b'");
+  CHECK(problem_of({named}) == "rl.toml:3: [roles.a]: after: there is no role 'nothing'");
 }
