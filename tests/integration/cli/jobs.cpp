@@ -220,6 +220,7 @@ TEST_CASE("cli: the job file of the examples runs, also when its trainer fails o
   CHECK(finished.status == ExitStatus::exited(0));
   CHECK(has(finished.out, "trainer 0 has done 20 steps"));
   CHECK(has(finished.out, "trainer 1 has done 20 steps"));
+  CHECK(has(finished.err, "meshbus: trainer rank 1 "));
   CHECK(has(finished.err, "restart 1 of 2"));
   CHECK(host_directories().empty());
 }
