@@ -51,7 +51,7 @@ class Site::Impl {
 
 // Not in the class: there the lambdas would be symbols that the shared library shows.
 Site::Impl::Impl(std::shared_ptr<ContextCore> core, SiteFeed::Options options)
-  : core_(std::move(core)) {
+    : core_(std::move(core)) {
   options.reach = [core = core_.get()](const HostAddr& host, Session::Options& session) {
     core->reach(host, session);
   };

@@ -13,9 +13,12 @@
 #include <utility>
 #include <vector>
 
-#include "tests/integration/broker/fixture.h"
 #include "tests/support/environment.h"
 #include "tests/support/process.h"
+#include "tests/support/temp_dir.h"
+#include "tests/world/hello.h"
+#include "tests/world/loop.h"
+#include "tests/world/peer.h"
 
 namespace meshbus::test {
 

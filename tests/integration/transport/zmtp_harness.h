@@ -13,8 +13,8 @@
 #include "common/zmtp/curve_client.h"
 #include "common/zmtp/curve_key.h"
 #include "common/zmtp/stream_socket.h"
-#include "tests/integration/broker/fixture.h"
 #include "tests/integration/broker/strangers_zmtp.h"
+#include "tests/world/loop.h"
 
 namespace meshbus::test {
 

@@ -15,9 +15,12 @@
 
 #include "common/base/unique_fd.h"
 #include "common/bus/cast.h"
-#include "tests/integration/broker/fixture.h"
 #include "tests/support/environment.h"
 #include "tests/support/process.h"
+#include "tests/support/temp_dir.h"
+#include "tests/world/broker.h"
+#include "tests/world/hello.h"
+#include "tests/world/peer.h"
 
 namespace meshbus::test {
 

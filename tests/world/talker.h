@@ -1,20 +1,16 @@
 #pragma once
 
-#include <doctest/doctest.h>
-
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
-#include <functional>
 #include <map>
-#include <memory>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "common/bus/conservation.h"
-#include "tests/integration/broker/fixture.h"
-#include "tests/integration/links/proxy.h"
+#include "common/bus/bus.h"
+#include "tests/world/hello.h"
 #include "wire/frame_generated.h"
 #include "wire/logs_generated.h"
 
@@ -30,46 +26,6 @@ inline std::uint64_t number_of(const std::string& body) {
   std::memcpy(&number, body.data(), std::min(body.size(), sizeof number));
   return number;
 }
-
-/// A broker that other hosts know by the address of a proxy in front of it. Peers of its own host
-/// connect without it.
-inline std::unique_ptr<Broker> start_behind(TcpProxy& proxy, Loop& loop, const std::string& socket,
-                                            const std::vector<Setting>& settings) {
-  auto broker = start_broker(loop, "unix:" + socket, settings, [&](BrokerOptions& options) {
-    options.binds.push_back(*HostAddr::parse("tcp:127.0.0.1:0"));
-    options.insecure = true;
-    options.advertise = *HostAddr::parse("tcp:127.0.0.1:" + std::to_string(proxy.port()));
-    options.link_connect_limit = std::chrono::seconds(5);
-  });
-  proxy.set_target(broker->binds().back().port());
-  return broker;
-}
-
-/// Two brokers, each behind a proxy.
-struct LinkedBrokers {
-  explicit LinkedBrokers(std::vector<Setting> with = {}) : settings(std::move(with)) {
-    settings.push_back({"delivery.starting", "2s"});
-    for (int i = 0; i < 2; ++i) start(i);
-  }
-  void start(int i) {
-    brokers[i] = start_behind(proxies[i], loop, dir / std::to_string(i), settings);
-  }
-  void reset() {
-    for (auto& proxy : proxies) proxy.reset();
-  }
-  void blackhole(bool is_on) {
-    for (auto& proxy : proxies) proxy.blackhole(is_on);
-  }
-  std::uint64_t of_both(std::uint64_t Counters::* counter) const {
-    return brokers[0]->counters().*counter + brokers[1]->counters().*counter;
-  }
-
-  TempDir dir;
-  Loop loop;
-  std::vector<Setting> settings;
-  TcpProxy proxies[2] = {TcpProxy(loop), TcpProxy(loop)};
-  std::unique_ptr<Broker> brokers[2];
-};
 
 /// A peer that numbers what it sends to its partner on the other host, in both lanes, and checks
 /// what it gets.
@@ -144,52 +100,6 @@ struct Talker {
   std::uint64_t told_control = 0;
   std::vector<std::string> problems;
   std::optional<Bus> bus;
-};
-
-/// Two hosts with a talker each, both up.
-struct TwoTalkers {
-  explicit TwoTalkers(std::vector<Setting> settings = {})
-      : pair(std::move(settings)), a(pair.loop, *pair.brokers[0]), b(pair.loop, *pair.brokers[1]) {
-    up();
-  }
-  void up() {
-    REQUIRE(pair.loop.until([&] { return a.bus->is_up() && b.bus->is_up(); }));
-  }
-  /// Sends as long as `go` holds, at most so many ahead of what was received.
-  void talk(const std::function<bool()>& go, std::uint64_t ahead = 300) {
-    REQUIRE(pair.loop.until([&] {
-      for (int n = 0; n < 20 && a.sent - b.received < ahead; ++n) a.say(b, 200);
-      for (int n = 0; n < 20 && b.sent - a.received < ahead; ++n) b.say(a, 200);
-      return !go();
-    }));
-  }
-  bool is_quiet() const {
-    return a.bus->traffic().outstanding == 0 && b.bus->traffic().outstanding == 0;
-  }
-  /// Every sum of spec 9.1, with everything that is alive.
-  void check_sums() {
-    REQUIRE(pair.loop.until([&] { return is_quiet(); }, std::chrono::seconds(60)));
-    for (const auto& broker : pair.brokers) check_conservation(pair.loop, *broker);
-    Conservation sums;
-    for (Talker* one : {&a, &b}) sums.add("talker", one->bus->traffic());
-    for (const auto& problem : sums.problems()) FAIL_CHECK(problem);
-    for (Talker* one : {&a, &b}) {
-      const auto& sent = one->bus->traffic().sent;
-      CHECK(sent.returned + sent.unknown == one->told_numbers.size());
-      auto once = one->told_numbers;
-      std::sort(once.begin(), once.end());
-      CHECK(std::adjacent_find(once.begin(), once.end()) == once.end());
-    }
-    CHECK(a.silently_lost(b).empty());
-    CHECK(b.silently_lost(a).empty());
-    CHECK(a.problems.empty());
-    CHECK(b.problems.empty());
-    MESSAGE(sums.to_string() << "; " << a.told_and_came(b) + b.told_and_came(a)
-                             << " of unknown fate had been taken");
-  }
-
-  LinkedBrokers pair;
-  Talker a, b;
 };
 
 inline std::uint64_t unknown(const Talker& talker) {

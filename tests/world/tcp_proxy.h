@@ -1,5 +1,7 @@
 #pragma once
 
+#include <doctest/doctest.h>
+
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/epoll.h>
@@ -16,7 +18,7 @@
 #include <utility>
 
 #include "common/base/unique_fd.h"
-#include "tests/integration/broker/fixture.h"
+#include "tests/world/loop.h"
 
 namespace meshbus::test {
 
