@@ -14,7 +14,7 @@
 #include "cli/hands/place_text.h"
 #include "cli/support/exit_codes.h"
 #include "cli/support/text_error.h"
-#include "client/src/context_core.h"
+#include "client/src/context/context_core.h"
 #include "wire/hands_generated.h"
 
 namespace meshbus::cli {

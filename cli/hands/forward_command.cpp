@@ -9,7 +9,7 @@
 #include "cli/hands/hand_options.h"
 #include "cli/support/exit_codes.h"
 #include "cli/support/text_error.h"
-#include "client/src/context_core.h"
+#include "client/src/context/context_core.h"
 #include "wire/hands_generated.h"
 
 namespace meshbus::cli {

@@ -22,7 +22,7 @@
 #include "client/controller/controller.h"
 #include "client/controller/event_json.h"
 #include "client/controller/line_writer.h"
-#include "client/src/proc_mesh/wire_reports.h"
+#include "client/src/base/wire_reports.h"
 #include "common/base/unique_fd.h"
 #include "common/config/config.h"
 

@@ -8,7 +8,7 @@
 
 #include "client/controller/actors_name.h"
 #include "client/controller/supervision_event.h"
-#include "client/src/proc_mesh/wire_reports.h"
+#include "client/src/base/wire_reports.h"
 
 namespace meshbus {
 namespace {

@@ -1,6 +1,6 @@
 #include "client/controller/supervision_event.h"
 
-#include "client/src/proc_mesh/wire_reports.h"
+#include "client/src/base/wire_reports.h"
 #include "wire/supervision_generated.h"
 
 namespace meshbus {

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "client/src/check_owner.h"
+#include "client/src/base/wire_reports.h"
+#include "client/src/context/check_owner.h"
 #include "client/src/host_mesh/host_mesh_impl.h"
-#include "client/src/proc_mesh/wire_reports.h"
 #include "common/wire/control.h"
 #include "wire/supervision_generated.h"
 

@@ -3,9 +3,9 @@
 #include <set>
 #include <thread>
 
-#include "client/src/check_owner.h"
+#include "client/src/base/time_left.h"
+#include "client/src/context/check_owner.h"
 #include "client/src/proc_mesh/proc_mesh_impl.h"
-#include "client/src/time_left.h"
 #include "wire/lifecycle_generated.h"
 
 namespace meshbus {

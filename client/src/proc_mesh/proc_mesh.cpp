@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "client/src/check_owner.h"
+#include "client/src/base/wire_reports.h"
+#include "client/src/context/check_owner.h"
 #include "client/src/proc_mesh/proc_mesh_impl.h"
-#include "client/src/proc_mesh/wire_reports.h"
 #include "meshbus/point.h"
 #include "wire/supervision_generated.h"
 

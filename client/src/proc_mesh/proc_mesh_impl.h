@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "client/src/connection.h"
-#include "client/src/context_core.h"
-#include "client/src/proc_mesh/mesh_monitor.h"
+#include "client/src/context/connection.h"
+#include "client/src/context/context_core.h"
+#include "client/src/monitors/mesh_monitor.h"
 #include "meshbus/host_mesh.h"
 #include "meshbus/proc_mesh.h"
 

@@ -6,9 +6,9 @@
 #include <memory>
 #include <vector>
 
-#include "client/src/connection.h"
-#include "client/src/context_core.h"
-#include "client/src/proc_mesh/mesh_monitor.h"
+#include "client/src/context/connection.h"
+#include "client/src/context/context_core.h"
+#include "client/src/monitors/mesh_monitor.h"
 #include "wire/lifecycle_generated.h"
 
 namespace meshbus {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "client/src/proc_mesh/wire_reports.h"
+#include "client/src/base/wire_reports.h"
 #include "common/security/token.h"
 #include "wire/bus_generated.h"
 #include "wire/lifecycle_generated.h"

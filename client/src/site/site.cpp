@@ -4,8 +4,8 @@
 #include <mutex>
 #include <utility>
 
-#include "client/src/check_owner.h"
-#include "client/src/context_core.h"
+#include "client/src/context/check_owner.h"
+#include "client/src/context/context_core.h"
 #include "client/src/site/site_feed.h"
 
 namespace meshbus {

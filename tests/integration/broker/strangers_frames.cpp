@@ -1,4 +1,4 @@
-#include "tests/integration/broker/strangers_frames.h"
+#include "tests/world/strangers_frames.h"
 
 #include <array>
 #include <cstring>

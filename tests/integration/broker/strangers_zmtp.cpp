@@ -1,4 +1,4 @@
-#include "tests/integration/broker/strangers_zmtp.h"
+#include "tests/world/strangers_zmtp.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

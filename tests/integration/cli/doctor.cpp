@@ -6,9 +6,9 @@
 #include <csignal>
 #include <filesystem>
 
-#include "tests/integration/cli/harness.h"
 #include "tests/integration/needs.h"
 #include "tests/support/golden.h"
+#include "tests/world/command_line.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus::test;

@@ -1,8 +1,8 @@
 // Settings of live procs, read and changed by message (spec 6.5, 11.2).
 #include <csignal>
 
-#include "tests/integration/client/harness.h"
 #include "tests/support/wait.h"
+#include "tests/world/client_library.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus;

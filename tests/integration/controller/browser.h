@@ -4,8 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tests/integration/client/harness.h"
 #include "tests/support/temp_dir.h"
+#include "tests/world/client_library.h"
 
 namespace meshbus::test {
 

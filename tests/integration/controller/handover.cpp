@@ -2,8 +2,8 @@
 // everybody killed in turn.
 #include <csignal>
 
-#include "tests/integration/client/harness.h"
 #include "tests/support/sanitizer_scale.h"
+#include "tests/world/client_library.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus;

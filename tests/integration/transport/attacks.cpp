@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "common/security/keys.h"
-#include "tests/integration/broker/strangers_broker.h"
 #include "tests/integration/keys/fixture.h"
-#include "tests/integration/transport/zmtp_harness.h"
+#include "tests/world/serving_broker.h"
+#include "tests/world/zmtp_peers.h"
 #include "wire/bus_generated.h"
 
 using namespace meshbus;

@@ -7,9 +7,9 @@
 #include "common/bus/session.h"
 #include "common/security/token.h"
 #include "common/wire/dispatcher.h"
-#include "tests/integration/client/harness.h"
 #include "tests/support/body_union.h"
 #include "tests/support/golden.h"
+#include "tests/world/client_library.h"
 #include "wire/control_generated.h"
 
 using namespace meshbus;
