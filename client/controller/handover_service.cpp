@@ -90,6 +90,7 @@ void HandoverService::on_offer_mesh(const Request& request, const wire::OfferMes
   wire::OfferAcceptedT accepted;
   accepted.owner = gateway_.self().to_string();
   accepted.lease_ms = static_cast<std::uint32_t>(options_.lease.count());
+  accepted.can_restart = true;
   gateway_.bus()->answer(request, std::move(accepted));
   offered_[mesh] = reactor_.now();
 }

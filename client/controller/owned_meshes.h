@@ -31,6 +31,11 @@ class OwnedMeshes {
     return held_.contains(mesh.mesh()) || mesh.owners().is_owned_by(names_);
   }
 
+  /// The same, and it is not being handed over: its ranks are ours to restart.
+  bool may_restart(const MeshController& mesh) const {
+    return !held_.contains(mesh.mesh()) && mesh.owners().is_owned_by(names_);
+  }
+
   /// Takes the leases of our meshes from what their hosts say.
   void note_leases(const Meshes& meshes, const std::vector<HostAddr>& hosts);
   /// The meshes whose leases are to be renewed now on that host; they count as asked. Empty: none,

@@ -12,6 +12,7 @@
 #include "agent/host/model/proc_state.h"
 #include "agent/host/model/proc_stop.h"
 #include "wire/ranks_generated.h"
+#include "wire/supervision_generated.h"
 
 namespace meshbus::host {
 
@@ -64,6 +65,8 @@ struct Proc {
   UsageSample sample;
   /// The trouble of a live mesh proc that is ready. Written by LivenessMonitor.
   wire::RankTrouble trouble;
+  /// With Trouble::stuck: which handler, as its last heartbeat said. Written by LivenessMonitor.
+  std::unique_ptr<wire::StuckHandlerT> stuck;
   ChangeStamp stamp;
   /// The ProcTable has it in its list of changes for the ledger.
   bool is_touched = false;

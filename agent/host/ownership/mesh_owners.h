@@ -43,6 +43,10 @@ class MeshOwners {
   /// refused (the mesh is being stopped because its owner is gone).
   Result<void> hand_over(Mesh& mesh, const ProcId& owner, std::chrono::milliseconds lease,
                          wire::OwnerLoss loss);
+  /// Its owner leaves a restart policy for the one that follows, or what was used of it.
+  void keep_restarts(Mesh& mesh, wire::RestartPlanT plan);
+  /// The whole mesh is stopped: no rank is restarted by a plan any more.
+  void end_restarts(Mesh& mesh);
   /// The mesh is forgotten.
   void forget(const Mesh& mesh);
 

@@ -209,7 +209,8 @@ void UpdateRouter::on_state_changed(const Request& request, const wire::StateCha
   if (monitor == nullptr) return;
   const auto keep = monitor->shared_from_this();
   monitor->on_update(*host, changed.ranks(), changed.exit_reports(), changed.launch());
-  monitor->on_troubles(*host, changed.troubles(), nullptr);
+  monitor->on_ownership(*host, changed.ownership());
+  monitor->on_troubles(*host, {.troubles = changed.troubles(), .stuck = changed.stuck()});
 }
 
 void UpdateRouter::on_output(const Request& request, const wire::Output& output) {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "client/src/proc_mesh/rank_table.h"
-#include "client/src/proc_mesh/restarter.h"
+#include "client/src/restart/restarter.h"
 #include "meshbus/proc_mesh.h"
 
 namespace meshbus {
@@ -38,6 +38,8 @@ class RestartJudge {
   Judgement judge(RankTable& table, const std::vector<RankReport>& failures, Time now);
   /// These ranks (empty = all) begin no other incarnation.
   void stop(RankTable& table, const RankSet& ranks);
+  /// For the owner that follows.
+  RestartPlan plan(Time now) const { return restarter_.plan(now); }
   /// When judge() has something to do although nothing has come.
   std::optional<Time> next_due(Time now) const;
 
