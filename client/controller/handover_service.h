@@ -17,7 +17,7 @@
 namespace meshbus {
 
 /// Takes meshes for a controller, gives them to other owners, and ends them when the controller
-/// ends in order (docs/decisions/0020-handover.md). Lives on the reactor's thread.
+/// ends in order (docs/decisions/0051-restarts-go-with-the-mesh.md). Lives on the reactor's thread.
 class HandoverService {
  public:
   struct Options {

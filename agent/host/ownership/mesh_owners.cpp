@@ -40,7 +40,10 @@ void MeshOwners::renew_lease(Mesh& mesh, std::chrono::milliseconds length) {
 
 void MeshOwners::check_lease(const std::string& name) {
   Mesh* mesh = table_.find_mesh(name);
-  if (mesh == nullptr || (mesh->live == 0 && !mesh->ownership.may_restart())) return;
+  if (mesh == nullptr) return;
+  // The first owner is watched by its connection, and renews no lease where nothing lives.
+  const bool may_restart = !mesh->ownership.handed_by().empty() && mesh->ownership.may_restart();
+  if (mesh->live == 0 && !may_restart) return;
   const Fate fate = mesh->ownership.check_lease(reactor_.now());
   if (fate == Fate::lives) return arm(*mesh);
   on_lapsed(*mesh, fate);

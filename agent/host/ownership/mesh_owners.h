@@ -12,7 +12,8 @@
 namespace meshbus::host {
 
 /// Carries out what becomes of meshes by their owners: leases, lost owners, handover
-/// (docs/decisions/0020-handover.md). MeshOwnership decides. Lives on the reactor's thread.
+/// (docs/decisions/0051-restarts-go-with-the-mesh.md). MeshOwnership decides. Lives on the
+/// reactor's thread.
 class MeshOwners {
  public:
   /// `host`: for people.

@@ -42,7 +42,7 @@ struct SupervisionEvent {
     controller_back,  ///< It answers again, at `host`; missed events follow.
     restarting,  ///< The controller answers for the mesh and restarts ranks: `ranks`; `problem`
                  ///< says why, how soon, and which restart of the budget it is.
-    given_up,  ///< Ranks that would be restarted are not: `ranks`, and why in `problem`.
+    given_up,    ///< Ranks that would be restarted are not: `ranks`, and why in `problem`.
   };
   Kind kind = Kind::rank;  ///< What happened.
   std::string mesh = {};   ///< With its uuid. Empty: about a host as a whole, or the controller.

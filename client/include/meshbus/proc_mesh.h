@@ -203,6 +203,14 @@ struct HandoverOptions {
   std::chrono::milliseconds deadline = std::chrono::seconds(10);
 };
 
+/// How a mesh is taken over (HostMesh::take_over).
+struct TakeOverOptions {
+  /// Default: key lease.
+  std::optional<std::chrono::milliseconds> lease = {};
+  /// For all of it.
+  std::chrono::milliseconds deadline = std::chrono::seconds(10);
+};
+
 /// How long to wait for a status.
 struct WaitOptions {
   /// For the whole wait.

@@ -10,7 +10,6 @@
 namespace meshbus {
 
 using Facts = MeshProgress::Facts;
-using Clock = std::chrono::steady_clock;
 
 MeshMonitor::MeshMonitor(Reactor& reactor, HandlerThread& handlers, ProcMeshRef mesh,
                          Options options)
@@ -287,12 +286,21 @@ Result<RestartPlan> MeshMonitor::pause_restarts(std::chrono::milliseconds deadli
     return fail(ErrorCode::timeout,
                 "mesh " + name() + ": ranks that are to be restarted have not begun; try again");
   }
-  return progress_.change([](Facts& facts) { return facts.restarts->plan(Clock::now()); });
+  return progress_.change([](Facts& facts) { return facts.restarts->plan(Time::clock::now()); });
 }
 
 void MeshMonitor::resume_restarts() {
   progress_.change([](Facts& facts) { facts.are_restarts_paused = false; });
   post_settle();
+}
+
+void MeshMonitor::restore_restarts(const RestartPlan& plan) {
+  progress_.change(
+      [&](Facts& facts) { facts.restarts.emplace(plan, facts.table.size(), options_.seed); });
+}
+
+RestartPlan MeshMonitor::restart_plan() const {
+  return progress_.restart_plan(Time::clock::now());
 }
 
 void MeshMonitor::on_ownership(const HostAddr& from, const wire::Ownership* ownership) {

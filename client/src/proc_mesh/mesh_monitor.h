@@ -99,6 +99,10 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
   /// was used of its budget, once all that was decided has begun. Waits. Errors: timeout.
   Result<RestartPlan> pause_restarts(std::chrono::milliseconds deadline);
   void resume_restarts();
+  /// Goes on with what owners before have used of the budget. Before arm().
+  void restore_restarts(const RestartPlan& plan);
+  /// With what was used of the budget, for an order to a host.
+  RestartPlan restart_plan() const;
   /// Another owner answers for this mesh from now on; its output does not come here any more. With
   /// a RestartPolicy the new owner carries it out: ends are final when the hosts say that no
   /// restart may follow.

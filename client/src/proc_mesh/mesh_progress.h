@@ -73,6 +73,10 @@ class MeshProgress {
   bool has_unreported_on(const HostAddr& host) const;
   /// Whether nothing more is expected from the agents.
   bool is_over() const;
+  /// Whether the mesh has ended for good.
+  bool is_end_posted() const;
+  /// The RestartPolicy, with what was used of its budget. Only with one.
+  RestartPlan restart_plan(Time now) const;
   /// How often that rank was started again.
   std::uint64_t restarts_of(std::uint64_t rank) const;
   /// Whether that incarnation is still wanted, and has not begun.

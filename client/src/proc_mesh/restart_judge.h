@@ -31,6 +31,9 @@ class RestartJudge {
 
   RestartJudge(RestartPolicy policy, std::uint64_t ranks, std::uint64_t seed)
       : budget_(policy.budget), restarter_(policy, ranks, seed) {}
+  /// Goes on with what owners before have used.
+  RestartJudge(const RestartPlan& plan, std::uint64_t ranks, std::uint64_t seed)
+      : budget_(plan.policy.budget), restarter_(plan, ranks, seed) {}
 
   /// The rank has ended without a failure: judge() takes it into account.
   void note_end(std::uint64_t rank) { unjudged_.insert(rank); }
