@@ -138,10 +138,11 @@ Dispatcher Controller::make_handlers() {
       .on<wire::StopProcs>(Role::operate, std::bind_front(&Controller::on_stop_procs, this))
       .on<wire::OfferMesh>(Role::operate,
                            std::bind_front(&HandoverService::on_offer_mesh, &handovers_))
-      .on<wire::HandOver>(Role::operate,
-                          [this](const Request& request, const wire::HandOver& message) {
-                            handovers_.on_hand_over(request, message, [this] { arm(); });
-                          });
+      .on<wire::HandOver>(
+          Role::operate, [this](const Request& request, const wire::HandOver& message) {
+            handovers_.on_hand_over(
+                request, message, [this](Supervisor::Actions actions) { act(std::move(actions)); });
+          });
   return handlers;
 }
 

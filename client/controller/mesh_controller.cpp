@@ -426,6 +426,11 @@ MeshController::Actions MeshController::settle(Time now) {
   take_events(actions, now);
   judge(actions.events, 0, now);
   take_events(actions, now);
+  if (restarts_) {
+    // All of this goes out at once: an end that a restart follows is no failure of the mesh.
+    const auto state = overall();
+    for (auto& event : actions.events) event.overall = state;
+  }
   if (!parts_.empty() && events_.add_end(is_over(now), parts_.begin()->first))
     take_events(actions, now);
   for (auto& here : parts_) {

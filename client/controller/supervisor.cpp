@@ -152,6 +152,13 @@ void Supervisor::hold(const std::string& mesh) {
     (void)found->second.own(false, {});
 }
 
+Supervisor::Actions Supervisor::resume(const std::string& mesh, Time now) {
+  Actions actions;
+  owned_.resume(mesh);
+  note_owned(actions, now);
+  return actions;
+}
+
 void Supervisor::let_go(const std::string& mesh) {
   owned_.let_go(mesh);
   note_leases();

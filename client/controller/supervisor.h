@@ -76,6 +76,8 @@ class Supervisor {
   /// confirmed.
   void hold(const std::string& mesh);
   void let_go(const std::string& mesh);
+  /// The handover has failed somewhere, and is not under way any more.
+  Actions resume(const std::string& mesh, Time now);
   /// So many of our meshes have live ranks.
   std::size_t live_owned() const;
   /// Whether all events of our meshes have gone out: the last ends, their exit reports, and the

@@ -201,7 +201,8 @@ TEST_CASE(
         in_time);
   };
   REQUIRE(kill_and_wait(1));
-  REQUIRE(mesh.handover(must(ProcId::parse(watched.home().to_string() + ",controller"))).has_value());
+  REQUIRE(
+      mesh.handover(must(ProcId::parse(watched.home().to_string() + ",controller"))).has_value());
   REQUIRE(mesh.handover(must(ProcId::parse(watched.home().to_string() + ",controller"))));
   CHECK(mesh.is_handed_over());
   // The launcher's restart counts.
