@@ -147,7 +147,7 @@ Supervisor::Actions Supervisor::add_name(const std::string& name, Time now) {
 
 void Supervisor::hold(const std::string& mesh) {
   owned_.hold(mesh);
-  // Whoever is to answer for it decides about its restarts.
+  // The next owner decides about its restarts.
   if (const auto found = meshes_.find(mesh); found != meshes_.end())
     (void)found->second.own(false, {});
 }

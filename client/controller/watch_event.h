@@ -44,7 +44,7 @@ struct WatchEvent {
   std::string problem;                   ///< What is wrong with a host, in words.
   wire::RankTrouble trouble;
   std::shared_ptr<const wire::StuckHandlerT> stuck;  ///< With Trouble::stuck.
-  RankSet ranks;                                     ///< Of restarting and given_up.
+  RankSet ranks;                                     ///< For restarting and given_up.
   std::uint64_t generation = 0;                      ///< Counts what there was to tell of the mesh.
   Status::Kind overall = Status::Kind::unknown;
   std::chrono::milliseconds lateness{0};

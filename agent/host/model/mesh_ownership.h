@@ -42,7 +42,6 @@ class MeshOwnership {
   void keep_restarts(wire::RestartPlanT plan);
   /// The whole mesh is stopped: a plan is over from now on. Returns whether may_restart() ends so.
   bool end_restarts() noexcept;
-  bool is_stopped() const noexcept { return is_stopped_; }
   wire::OwnerLoss loss() const noexcept { return loss_; }
   const Lease& lease() const noexcept { return lease_; }
   /// The owner before this one; empty: the owner is the one of the request.
@@ -83,7 +82,6 @@ class MeshOwnership {
   void restore_gone() noexcept { is_gone_ = true; }
   void restore_handover(const ProcId& owner, std::string handed_by, wire::OwnerLoss loss);
   void restore_move(const ProcId& owner);
-  void restore_restarts(wire::RestartPlanT plan) { restarts_ = std::move(plan); }
 
  private:
   ProcId owner_;

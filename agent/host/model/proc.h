@@ -27,6 +27,7 @@ struct UsageSample {
 
 /// One incarnation of one rank on this host. Each group of fields has one writer, named at its
 /// type. Lives on the agent's reactor thread, in the ProcTable.
+/// Large because: it is a plain record of groups that different classes write.
 struct Proc {
   Proc(Mesh& in, std::shared_ptr<const Assignment> assignment, ProcState at,
        std::uint64_t keeper_id, LineTail::Limits tail)

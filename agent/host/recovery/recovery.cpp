@@ -85,7 +85,7 @@ Mesh& Recovery::restore_mesh(MeshSpec spec, const LeftMesh& left) {
   }
   if (left.state && left.state->owner_gone) mesh.ownership.restore_gone();
   if (left.state && left.state->restarts) {
-    mesh.ownership.restore_restarts(*left.state->restarts);
+    mesh.ownership.keep_restarts(*left.state->restarts);
     if (left.state->restarts->over) (void)mesh.ownership.end_restarts();
   }
   if (auto directory = parts_.spawns.find_log_directory(mesh.name)) {

@@ -209,7 +209,8 @@ void LifecycleService::on_restart_procs(const Request& request, const wire::Rest
   if (!ranks) return parts_.checks.refuse(request, ranks.error());
   auto plan = parse_plan(message.plan());
   if (!plan) return parts_.checks.refuse(request, plan.error());
-  if (!ranks->empty() && ownership.is_stopped())
+  const bool is_over = ownership.restarts() && ownership.restarts()->over;
+  if (!ranks->empty() && is_over)
     return refuse(ErrorCode::refused, "it was stopped, so no rank of it is restarted");
   wire::SpawnAcceptedT accepted;
   if (!ranks->empty()) {

@@ -23,7 +23,7 @@ class TakeOver {
   TakeOver(ContextCore& core, Connection& connection, std::string mesh, Clock::time_point end)
       : core_(core), connection_(connection), mesh_(std::move(mesh)), end_(end) {}
 
-  /// Finds out where the mesh is, who answers for it, and with which restart policy. Errors:
+  /// Finds out where the mesh is, its owner, and its restart policy. Errors:
   /// not_exist; what a host of it says.
   Result<void> find(const std::vector<HostAddr>& asked) {
     auto states = ask(asked);

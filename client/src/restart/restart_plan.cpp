@@ -8,7 +8,7 @@
 namespace meshbus {
 namespace {
 
-/// Of a rank, as in the schema.
+/// For each rank, as in the schema.
 constexpr std::size_t kMostTimes = 1000;
 
 std::int64_t to_real_ns(RestartUsage::Time time, const ClockPair& now) {

@@ -1,5 +1,5 @@
-// Restarts by whoever answers for a mesh (spec 8.9): a launcher leaves the policy to a controller,
-// and everybody is killed in turn.
+// Restarts by the owner of a mesh (spec 8.9): a launcher leaves the policy to a controller, and
+// everybody is killed in turn.
 #include <atomic>
 #include <csignal>
 #include <mutex>
@@ -35,7 +35,7 @@ class Followed {
     return found;
   }
   std::size_t count(Kind kind) const { return words(kind).size(); }
-  /// That text is in the last event of that kind, which comes in time.
+  /// Whether that text is in the last event of that kind, which comes in time.
   bool hears(Kind kind, const std::string& text) const {
     return wait_until(
         [&] {

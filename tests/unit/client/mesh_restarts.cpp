@@ -154,7 +154,7 @@ TEST_CASE("mesh_restarts: a gang of which an owner before has restarted a part i
   CHECK(begun.notices.empty());
   CHECK(begun.stops.empty());
   CHECK(begun.starts == Starts{{0, 1}});
-  // That was no restart of its own.
+  // This was no restart of its own.
   CHECK(restarts.plan(t0 + 6s).used[0].all == 1);
 }
 
