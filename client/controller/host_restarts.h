@@ -26,9 +26,9 @@ class HostRestarts {
   /// From an answer that leaves open what was done, or none.
   static constexpr std::chrono::milliseconds kAskAgain{1000};
 
-  /// That rank is to begin its incarnation after so many restarts.
+  /// The rank is to begin its incarnation after so many restarts.
   void start(std::uint64_t rank, std::uint64_t restarts);
-  /// That live rank is to end because of `cause`, in those words.
+  /// A live rank is to end because of `cause`, in those words.
   void stop(std::uint64_t rank, std::uint64_t cause, const std::string& why);
   /// Nothing is restarted any more, and the host is to know.
   void end() { is_end_wanted_ = true; }

@@ -53,7 +53,7 @@ class MeshRestarts {
                 const std::map<std::uint64_t, std::uint64_t>& live, Time now);
   /// A rank has ended, with its exit report. Once for each end.
   Outcome on_end(const RankReport& end, Time now);
-  /// That incarnation of a live rank is known.
+  /// A live rank is known to be in that incarnation.
   void on_live(std::uint64_t rank, std::uint64_t restarts);
   /// The host cannot restart the rank.
   Outcome on_refused(std::uint64_t rank, const std::string& why, Time now);

@@ -33,7 +33,7 @@ class OwnedMeshes {
     held_.erase(mesh);
     paused_.erase(mesh);
   }
-  /// That was not done on all hosts, and is not under way any more.
+  /// The handover was not done on all hosts, and is not under way any more.
   void resume(const std::string& mesh) { paused_.erase(mesh); }
   bool contains(const MeshController& mesh) const {
     return held_.contains(mesh.mesh()) || mesh.owners().is_owned_by(names_);

@@ -8,7 +8,7 @@
 namespace meshbus::mesh_proc {
 
 /// Finds out how long the present handler of the handlers' thread has run. The thread that runs
-/// handlers only counts, and reads no clock; whoever looks remembers when it first saw a count. So
+/// handlers only counts, and reads no clock; look() remembers when it first saw a count. So
 /// an age is too small by at most the time between two looks.
 class HandlerWatch {
  public:
