@@ -50,6 +50,7 @@ HOST = [
 
 CLIENT = [
     "client/src/base",
+    "client/src/restart",
     "client/src/gateway",
     "client/src/monitors",
     "client/src/context",

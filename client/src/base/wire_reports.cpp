@@ -29,11 +29,27 @@ std::string_view words_of_process(std::uint8_t letter) {
   }
 }
 
-std::string in_seconds(std::uint32_t ms) {
+std::string in_seconds(std::uint64_t ms) {
   return std::to_string(ms / 1000) + "." + std::to_string(ms % 1000 / 100) + " s";
 }
 
+std::string words_of(const wire::StuckHandlerT* stuck) {
+  if (stuck == nullptr) return "one of its handlers does not return";
+  return "its handler " + stuck->handler + " has run for " + in_seconds(stuck->busy_ms) + ", and " +
+         std::to_string(stuck->waiting) +
+         (stuck->waiting == 1 ? " message waits behind it" : " messages wait behind it");
+}
+
 }  // namespace
+
+std::shared_ptr<const wire::StuckHandlerT> find_stuck(
+    const flatbuffers::Vector<flatbuffers::Offset<wire::StuckHandler>>* stuck, std::uint64_t rank) {
+  for (flatbuffers::uoffset_t i = 0; stuck != nullptr && i < stuck->size(); ++i) {
+    if (stuck->Get(i)->rank() == rank)
+      return std::shared_ptr<const wire::StuckHandlerT>(stuck->Get(i)->UnPack());
+  }
+  return nullptr;
+}
 
 std::vector<wire::RankInterval> to_wire(const RankSet& ranks) {
   std::vector<wire::RankInterval> out;
@@ -61,7 +77,7 @@ void copy_state(const wire::RankState& from, RankReport& to) {
   to.trouble_since.reset();
 }
 
-void copy_trouble(const wire::RankTrouble& from, RankReport& to) {
+void copy_trouble(const wire::RankTrouble& from, RankReport& to, const wire::StuckHandlerT* stuck) {
   if (from.trouble() > wire::Trouble::MAX || from.incarnation() != to.incarnation ||
       to.state != ProcState::ready)
     return;
@@ -69,6 +85,10 @@ void copy_trouble(const wire::RankTrouble& from, RankReport& to) {
   to.trouble_since = to.trouble == Trouble::none ? std::nullopt : time_of(from.since_ns());
   to.trouble_reason.clear();
   if (to.trouble == Trouble::none) return;
+  if (to.trouble == Trouble::stuck) {
+    to.trouble_reason = words_of(stuck);
+    return;
+  }
   to.trouble_reason =
       to.trouble == Trouble::slow
           ? "it answers, but its last sign of life took " + in_seconds(from.silent_ms())
@@ -228,7 +248,7 @@ void merge_into(MeshReport& report, const wire::MeshState& state) {
     if (const auto found = usages.find(one.rank); found != usages.end())
       one.usage = to_report(*found->second);
     if (const auto found = troubles.find(one.rank); found != troubles.end())
-      copy_trouble(*found->second, one);
+      copy_trouble(*found->second, one, find_stuck(state.stuck(), one.rank).get());
     report.ranks.push_back(std::move(one));
   }
   // Hosts tell theirs in order, and most often after those of others: then nothing has to move.

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
+
+#include <flatbuffers/vector.h>
 
 #include "meshbus/host_mesh.h"
 #include "meshbus/rank_report.h"
@@ -17,8 +20,12 @@ std::vector<wire::RankInterval> to_wire(const RankSet& ranks);
 /// Writes what the state says into the report; place and exit report stay.
 void copy_state(const wire::RankState& from, RankReport& to);
 /// Nothing for one that this release does not know, or of another life than the report's; and while
-/// the rank is not ready.
-void copy_trouble(const wire::RankTrouble& from, RankReport& to);
+/// the rank is not ready. `stuck`: the handler, with Trouble::stuck; may be null.
+void copy_trouble(const wire::RankTrouble& from, RankReport& to,
+                  const wire::StuckHandlerT* stuck = nullptr);
+/// The entry of that rank, of a message. Null: it has none.
+std::shared_ptr<const wire::StuckHandlerT> find_stuck(
+    const flatbuffers::Vector<flatbuffers::Offset<wire::StuckHandler>>* stuck, std::uint64_t rank);
 ProcUsage to_report(const wire::RankUsage& usage);
 void copy_exit_report(const wire::ExitReport& from, RankReport& to);
 LaunchTimes to_report(const wire::LaunchTimes& times);

@@ -52,7 +52,9 @@ void FollowedMesh::resync(Bus& bus, const std::string& self, const HostAddr& hos
     const auto* const state = answer->body_as<wire::MeshState>();
     if (state == nullptr) return;
     monitor->on_update(host, state->ranks(), state->exit_reports(), state->launch());
-    monitor->on_troubles(host, state->troubles(), state->ranks());
+    monitor->on_ownership(host, state->ownership());
+    monitor->on_troubles(
+        host, {.troubles = state->troubles(), .stuck = state->stuck(), .whole = state->ranks()});
     // An older agent goes on sending output to the former address.
     if (has_moved && text_of(state->owner()) != self) monitor->on_output_lost();
     on_synced();

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "client/src/monitors/trouble_changes.h"
 #include "common/base/log.h"
 #include "wire/logs_generated.h"
 #include "wire/supervision_generated.h"
@@ -66,11 +65,9 @@ void MeshMonitor::on_update(
   settle();
 }
 
-void MeshMonitor::on_troubles(const HostAddr& from,
-                              const flatbuffers::Vector<const wire::RankTrouble*>* troubles,
-                              const flatbuffers::Vector<const wire::RankState*>* whole) {
+void MeshMonitor::on_troubles(const HostAddr& from, const TroubleUpdate& update) {
   const auto changes = progress_.change([&](Facts& facts) {
-    auto changed = take_troubles(facts.table, from, troubles, whole);
+    auto changed = take_troubles(facts.table, from, update);
     facts.version += changed.size();
     return changed;
   });
@@ -78,6 +75,10 @@ void MeshMonitor::on_troubles(const HostAddr& from,
     const auto subject = "mesh " + name() + ": rank " + std::to_string(change.rank.rank);
     if (change.rank.trouble == Trouble::frozen) {
       log::warn(subject + " is frozen: " + change.rank.trouble_reason);
+    } else if (change.rank.trouble == Trouble::stuck) {
+      log::warn(subject + " is stuck: " + change.rank.trouble_reason);
+    } else if (change.before == Trouble::stuck) {
+      log::warn(subject + ": its stuck handler has returned");
     } else if (change.before == Trouble::frozen) {
       log::warn(subject + " answers again");
     }
@@ -162,8 +163,14 @@ MeshMonitor::Due MeshMonitor::find_due(Time now) {
   return progress_.change([&](Facts& facts) {
     Due due;
     if (!facts.is_armed || facts.is_abandoned || facts.is_end_posted) return due;
+    // Ends may be followed by restarts, about which somebody else decides.
+    if (facts.are_restarts_paused || is_restarted_by_others(facts)) return due;
     due.ended = facts.table.take_failures(now);
-    if (facts.restarts) {
+    if (facts.is_handed_over && facts.restarts) {
+      // The other owner has restarted what it could.
+      for (const auto& failure : due.ended) facts.table.decide(failure.rank);
+      due.judgement.failures = due.ended;
+    } else if (facts.restarts) {
       due.judgement = facts.restarts->judge(facts.table, due.ended, now);
       if (!due.judgement.starts.empty()) ++facts.version;
     } else {
@@ -171,9 +178,10 @@ MeshMonitor::Due MeshMonitor::find_due(Time now) {
     }
     facts.failures_posted += due.judgement.failures.size();
     due.next = facts.table.next_due(now);
-    const auto restart = facts.restarts ? facts.restarts->next_due(now) : std::nullopt;
+    const bool is_ours = facts.restarts && !facts.is_handed_over;
+    const auto restart = is_ours ? facts.restarts->next_due(now) : std::nullopt;
     if (restart) due.next = due.next ? std::min(*due.next, *restart) : restart;
-    const bool goes_on = facts.restarts && facts.restarts->is_busy();
+    const bool goes_on = is_ours && facts.restarts->is_busy();
     if (!facts.table.is_complete(now) || goes_on) return due;
     const bool is_output_over =
         !options_.has_output ||
@@ -265,8 +273,65 @@ void MeshMonitor::arm() {
   post_settle();
 }
 
+Result<RestartPlan> MeshMonitor::pause_restarts(std::chrono::milliseconds deadline) {
+  progress_.change([](Facts& facts) { facts.are_restarts_paused = true; });
+  // What was ordered is begun by its host in a moment, or fails.
+  const auto has_begun = [](const RankTable& table) {
+    return std::none_of(table.ranks().begin(), table.ranks().end(), [](const RankReport& rank) {
+      return rank.restarts != 0 && !rank.is_terminal() && rank.incarnation == 0;
+    });
+  };
+  if (!progress_.wait(has_begun, deadline)) {
+    resume_restarts();
+    return fail(ErrorCode::timeout,
+                "mesh " + name() + ": ranks that are to be restarted have not begun; try again");
+  }
+  return progress_.change([](Facts& facts) { return facts.restarts->plan(Time::clock::now()); });
+}
+
+void MeshMonitor::resume_restarts() {
+  progress_.change([](Facts& facts) { facts.are_restarts_paused = false; });
+  post_settle();
+}
+
+void MeshMonitor::restore_restarts(const RestartPlan& plan) {
+  progress_.change(
+      [&](Facts& facts) { facts.restarts.emplace(plan, facts.table.size(), options_.seed); });
+}
+
+RestartPlan MeshMonitor::restart_plan() const {
+  return progress_.restart_plan(Time::clock::now());
+}
+
+void MeshMonitor::on_ownership(const HostAddr& from, const wire::Ownership* ownership) {
+  if (ownership == nullptr || !has_restarts()) return;
+  const bool may_restart = ownership->may_restart() && !ownership->gone();
+  const bool is_over = progress_.change([&](Facts& facts) {
+    if (may_restart) {
+      facts.restarts_over_on.erase(from);
+    } else {
+      facts.restarts_over_on.insert(from);
+    }
+    return facts.is_handed_over && !is_restarted_by_others(facts);
+  });
+  if (is_over) settle();
+}
+
+bool MeshMonitor::is_restarted_by_others(const Facts& facts) const {
+  if (!facts.is_handed_over || !facts.restarts) return false;
+  for (std::uint64_t index = 0; index < mesh_.hosts().size(); ++index) {
+    const bool has_ranks = mesh_.block_of(index).value_or(RankBlock{}).size() != 0;
+    if (has_ranks && !facts.restarts_over_on.contains(mesh_.hosts()[index])) return true;
+  }
+  return false;
+}
+
 void MeshMonitor::hand_over() {
-  progress_.change([](Facts& facts) { facts.is_handed_over = true; });
+  progress_.change([](Facts& facts) {
+    facts.is_handed_over = true;
+    facts.are_restarts_paused = false;
+    if (facts.restarts) facts.table.follow_restarts();
+  });
   post_settle();
 }
 
@@ -276,7 +341,7 @@ void MeshMonitor::abandon() {
 }
 
 void MeshMonitor::stop_restarts(const RankSet& ranks) {
-  if (!has_restarts()) return;
+  if (!has_restarts() || progress_.is_handed_over()) return;
   progress_.change([&](Facts& facts) { facts.restarts->stop(facts.table, ranks); });
   post_settle();
 }

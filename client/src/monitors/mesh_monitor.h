@@ -14,6 +14,7 @@
 #include "client/src/monitors/mesh_progress.h"
 #include "client/src/monitors/output_receiver.h"
 #include "client/src/monitors/restart_judge.h"
+#include "client/src/monitors/trouble_changes.h"
 #include "common/loop/reactor.h"
 #include "meshbus/proc_mesh.h"
 #include "wire/forward.h"
@@ -69,10 +70,10 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
                  const flatbuffers::Vector<flatbuffers::Offset<wire::ExitReport>>* exit_reports,
                  const flatbuffers::Vector<const wire::LaunchTimes*>* launch = nullptr);
   /// As take_troubles().
-  void on_troubles(const HostAddr& from,
-                   const flatbuffers::Vector<const wire::RankTrouble*>* troubles,
-                   const flatbuffers::Vector<const wire::RankState*>* whole);
+  void on_troubles(const HostAddr& from, const TroubleUpdate& update);
   void on_output(const HostAddr& from, const wire::Output& output, OutputTaken taken);
+  /// A host says whether ranks there may begin another incarnation.
+  void on_ownership(const HostAddr& from, const wire::Ownership* ownership);
   /// An agent sends output to an address that this launcher does not have any more: the end of the
   /// mesh does not wait for it.
   void on_output_lost() { output_.on_moved(); }
@@ -94,7 +95,17 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
 
   /// From now on failures are for the handlers.
   void arm();
-  /// Another owner answers for this mesh from now on; its output does not come here any more.
+  /// No restart is decided until hand_over() or resume_restarts(). Returns the policy, with what
+  /// was used of its budget, once all that was decided has begun. Waits. Errors: timeout.
+  Result<RestartPlan> pause_restarts(std::chrono::milliseconds deadline);
+  void resume_restarts();
+  /// Goes on with what owners before have used of the budget. Before arm().
+  void restore_restarts(const RestartPlan& plan);
+  /// With what was used of the budget, for an order to a host.
+  RestartPlan restart_plan() const;
+  /// Another owner answers for this mesh from now on; its output does not come here any more. With
+  /// a RestartPolicy the new owner carries it out: ends are final when the hosts say that no
+  /// restart may follow.
   void hand_over();
   /// The handlers are not called any more. Waits for one that is running, unless it is called by
   /// it.
@@ -109,6 +120,8 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
   /// Calls handlers and orders for what is due, and arranges to be called again.
   void settle();
   void post_settle();
+  /// Whether the mesh was handed over with its RestartPolicy, and restarts may follow.
+  bool is_restarted_by_others(const MeshProgress::Facts& facts) const;
   void carry_out(RestartJudge::Judgement judgement);
   /// Calls a handler on its thread, unless the mesh is abandoned; then `then`, in any case.
   void call(std::function<void(const Handlers&)> handler, std::function<void()> then = {});

@@ -75,6 +75,16 @@ bool MeshProgress::is_over() const {
   return facts_.table.has_exit_reports(Clock::now());
 }
 
+bool MeshProgress::is_end_posted() const {
+  const std::lock_guard lock(mutex_);
+  return facts_.is_end_posted;
+}
+
+RestartPlan MeshProgress::restart_plan(Time now) const {
+  const std::lock_guard lock(mutex_);
+  return facts_.restarts->plan(now);
+}
+
 std::uint64_t MeshProgress::restarts_of(std::uint64_t rank) const {
   const std::lock_guard lock(mutex_);
   return facts_.table.rank(rank).restarts;

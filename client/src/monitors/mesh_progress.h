@@ -6,6 +6,7 @@
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -34,6 +35,10 @@ class MeshProgress {
     bool is_armed = false;
     bool is_abandoned = false;
     bool is_handed_over = false;
+    /// No restart is decided: the mesh is being handed over.
+    bool are_restarts_paused = false;
+    /// Hosts that say that no rank there is restarted any more, by whichever owner.
+    std::set<HostAddr> restarts_over_on = {};
     /// Calls of on_failure and on_end that were posted, and those that have returned.
     std::uint64_t failures_posted = 0;
     std::uint64_t failures_told = 0;
@@ -68,6 +73,10 @@ class MeshProgress {
   bool has_unreported_on(const HostAddr& host) const;
   /// Whether nothing more is expected from the agents.
   bool is_over() const;
+  /// Whether the mesh has ended for good.
+  bool is_end_posted() const;
+  /// The RestartPolicy, with what was used of its budget. Only with one.
+  RestartPlan restart_plan(Time now) const;
   /// How often that rank was started again.
   std::uint64_t restarts_of(std::uint64_t rank) const;
   /// Whether that incarnation is still wanted, and has not begun.

@@ -100,6 +100,8 @@ bool RankTable::apply(const HostAddr& from, const wire::RankState& state, Time n
   const auto rank = state.rank();
   if (rank >= ranks_.size() || ranks_[rank].host != from) return false;
   auto& report = ranks_[rank];
+  const bool is_next = follows_restarts_ && state.restarts() > report.restarts;
+  if (is_next && state.generation() > report.generation) begin_incarnation(rank);
   if (report.is_terminal() || state.generation() <= report.generation) return false;
   copy_state(state, report);
   note_progress(rank, now);
@@ -124,11 +126,12 @@ void RankTable::apply(const HostAddr& from, const wire::LaunchTimes& times) {
   if (rank < ranks_.size() && ranks_[rank].host == from) ranks_[rank].launch = to_report(times);
 }
 
-bool RankTable::apply(const HostAddr& from, const wire::RankTrouble& trouble) {
+bool RankTable::apply(const HostAddr& from, const wire::RankTrouble& trouble,
+                      const wire::StuckHandlerT* stuck) {
   const auto rank = trouble.rank();
   if (rank >= ranks_.size() || ranks_[rank].host != from) return false;
   const auto before = ranks_[rank].trouble;
-  copy_trouble(trouble, ranks_[rank]);
+  copy_trouble(trouble, ranks_[rank], stuck);
   return ranks_[rank].trouble != before;
 }
 

@@ -71,12 +71,15 @@ class RankTable {
   /// The times of its start, as far as they are known.
   void apply(const HostAddr& from, const wire::LaunchTimes& times);
   /// True when it was news.
-  bool apply(const HostAddr& from, const wire::RankTrouble& trouble);
+  bool apply(const HostAddr& from, const wire::RankTrouble& trouble,
+             const wire::StuckHandlerT* stuck = nullptr);
   /// The host is lost, by proof: its ranks that are not terminal are failed, and no exit report of
   /// the others is waited for. The ranks that changed.
   std::vector<RankReport> lose(std::uint64_t host_index, const std::string& reason, Time now,
                                std::chrono::system_clock::time_point ended);
 
+  /// Another owner restarts ranks from now on: an incarnation that a host tells of has begun.
+  void follow_restarts() noexcept { follows_restarts_ = true; }
   /// Somebody else judges failures: only what decide() was told is one for outcome().
   void set_judged() noexcept { is_judged_ = true; }
   /// The failure of that rank is final. The first one stays.
@@ -148,6 +151,7 @@ class RankTable {
   /// Lives that were followed by another, by end.
   std::deque<RankReport> previous_;
   bool is_judged_ = false;
+  bool follows_restarts_ = false;
   std::optional<std::uint64_t> decided_;
   std::vector<std::uint64_t> alive_on_;
   std::vector<std::uint64_t> unreported_on_;

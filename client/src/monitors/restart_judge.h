@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "client/src/monitors/rank_table.h"
-#include "client/src/monitors/restarter.h"
+#include "client/src/restart/restarter.h"
 #include "meshbus/proc_mesh.h"
 
 namespace meshbus {
@@ -31,6 +31,9 @@ class RestartJudge {
 
   RestartJudge(RestartPolicy policy, std::uint64_t ranks, std::uint64_t seed)
       : budget_(policy.budget), restarter_(policy, ranks, seed) {}
+  /// Goes on with what owners before have used.
+  RestartJudge(const RestartPlan& plan, std::uint64_t ranks, std::uint64_t seed)
+      : budget_(plan.policy.budget), restarter_(plan, ranks, seed) {}
 
   /// The rank has ended without a failure: judge() takes it into account.
   void note_end(std::uint64_t rank) { unjudged_.insert(rank); }
@@ -38,6 +41,8 @@ class RestartJudge {
   Judgement judge(RankTable& table, const std::vector<RankReport>& failures, Time now);
   /// These ranks (empty = all) begin no other incarnation.
   void stop(RankTable& table, const RankSet& ranks);
+  /// For the owner that follows.
+  RestartPlan plan(Time now) const { return restarter_.plan(now); }
   /// When judge() has something to do although nothing has come.
   std::optional<Time> next_due(Time now) const;
 

@@ -3,14 +3,14 @@
 #include <set>
 #include <utility>
 
-#include "wire/ranks_generated.h"
+#include "client/src/base/wire_reports.h"
+#include "wire/supervision_generated.h"
 
 namespace meshbus {
 
-std::vector<TroubleChange> take_troubles(
-    RankTable& table, const HostAddr& from,
-    const flatbuffers::Vector<const wire::RankTrouble*>* troubles,
-    const flatbuffers::Vector<const wire::RankState*>* whole) {
+std::vector<TroubleChange> take_troubles(RankTable& table, const HostAddr& from,
+                                         const TroubleUpdate& update) {
+  const auto& [troubles, stuck, whole] = update;
   std::vector<wire::RankTrouble> updates;
   for (flatbuffers::uoffset_t i = 0; troubles != nullptr && i < troubles->size(); ++i)
     updates.push_back(*troubles->Get(i));
@@ -25,7 +25,8 @@ std::vector<TroubleChange> take_troubles(
   std::vector<TroubleChange> changes;
   for (const auto& one : updates) {
     const auto before = one.rank() < table.size() ? table.rank(one.rank()).trouble : Trouble::none;
-    if (table.apply(from, one)) changes.push_back({before, table.rank(one.rank())});
+    if (table.apply(from, one, find_stuck(stuck, one.rank()).get()))
+      changes.push_back({before, table.rank(one.rank())});
   }
   return changes;
 }

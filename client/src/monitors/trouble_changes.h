@@ -16,11 +16,16 @@ struct TroubleChange {
   RankReport rank;
 };
 
-/// Writes into the table what a host says of ranks in trouble, and returns what is new of it.
-/// `whole`: ranks of that host of which `troubles` are all that are in trouble; null: only changes.
-std::vector<TroubleChange> take_troubles(
-    RankTable& table, const HostAddr& from,
-    const flatbuffers::Vector<const wire::RankTrouble*>* troubles,
-    const flatbuffers::Vector<const wire::RankState*>* whole);
+/// What a host says of ranks in trouble in one message; null is none.
+struct TroubleUpdate {
+  const flatbuffers::Vector<const wire::RankTrouble*>* troubles = nullptr;
+  const flatbuffers::Vector<flatbuffers::Offset<wire::StuckHandler>>* stuck = nullptr;
+  /// Ranks of that host of which `troubles` are all that are in trouble; null: only changes.
+  const flatbuffers::Vector<const wire::RankState*>* whole = nullptr;
+};
+
+/// Writes it into the table, and returns what is new of it.
+std::vector<TroubleChange> take_troubles(RankTable& table, const HostAddr& from,
+                                         const TroubleUpdate& update);
 
 }  // namespace meshbus

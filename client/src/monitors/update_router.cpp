@@ -189,8 +189,12 @@ std::vector<LeaseRenewer::Lease> UpdateRouter::leases() const {
 }
 
 bool UpdateRouter::is_leased_on(const std::string& lease, const HostAddr& host) const {
-  if (const auto found = meshes_.find(lease); found != meshes_.end())
-    return found->second.monitor().progress().is_alive_on(host);
+  if (const auto found = meshes_.find(lease); found != meshes_.end()) {
+    // Ranks that wait for their next incarnation need the lease, too.
+    const auto& monitor = found->second.monitor();
+    return monitor.progress().is_alive_on(host) ||
+           (monitor.has_restarts() && !monitor.progress().is_end_posted());
+  }
   return std::any_of(actors_.begin(), actors_.end(), [&](const auto& actors) {
     return actors->lease_name() == lease && actors->is_leased_on(host);
   });
@@ -209,7 +213,8 @@ void UpdateRouter::on_state_changed(const Request& request, const wire::StateCha
   if (monitor == nullptr) return;
   const auto keep = monitor->shared_from_this();
   monitor->on_update(*host, changed.ranks(), changed.exit_reports(), changed.launch());
-  monitor->on_troubles(*host, changed.troubles(), nullptr);
+  monitor->on_ownership(*host, changed.ownership());
+  monitor->on_troubles(*host, {.troubles = changed.troubles(), .stuck = changed.stuck()});
 }
 
 void UpdateRouter::on_output(const Request& request, const wire::Output& output) {

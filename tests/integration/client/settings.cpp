@@ -84,10 +84,10 @@ TEST_CASE(
 
   const auto refused =
       must(context.change_settings(mesh.ref(), {{"log.level", "info"}, {"lease", "1s"}}, in_time));
-  CHECK(
-      setting_of(refused[3], "")
-          .find("configuration_error: a proc goes by terminate.grace, session.away, message.limit, "
-                "log.level while it runs, and not by 'lease'") != std::string::npos);
+  CHECK(setting_of(refused[3], "")
+            .find("configuration_error: a proc goes by terminate.grace, session.away, "
+                  "handler.stuck, message.limit, log.level while it runs, and not by 'lease'") !=
+        std::string::npos);
   CHECK(refused[2].error().code() == ErrorCode::no_such_proc);
   CHECK(setting_of(must(context.settings(mesh.ref(), in_time))[3], "log.level") == "debug runtime");
   must(mesh.stop({.grace = 100ms}));

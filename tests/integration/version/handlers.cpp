@@ -111,6 +111,7 @@ const std::map<Body, Row>& rows() {
       {Body::ExecOutput, {no, no, no, host, no}},
       {Body::ExecTaken, {no, operate, no, no, no}},
       {Body::ExecEnded, {no, no, no, host, no}},
+      {Body::RestartProcs, {no, operate, no, no, no}},
   };
   return rows;
 }

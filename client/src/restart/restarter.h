@@ -9,12 +9,14 @@
 #include <set>
 #include <vector>
 
+#include "client/src/restart/restart_plan.h"
 #include "meshbus/restart_policy.h"
 
 namespace meshbus {
 
-/// Decides which ranks of one mesh begin a new life, and when (docs/decisions/0019-restarts.md).
-/// Pure: it holds no clock, thread or socket; ends and times come in, what is to be done comes out.
+/// Decides which ranks of one mesh begin a new life, and when
+/// (docs/decisions/0051-restarts-go-with-the-mesh.md). Pure: it holds no clock, thread or socket;
+/// ends and times come in, what is to be done comes out.
 class Restarter {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -31,10 +33,22 @@ class Restarter {
     std::vector<std::uint64_t> starts;
     /// These failures are for good, the cause before its consequences.
     std::vector<std::uint64_t> given_up;
+    /// Those of them whose budget is used up.
+    std::vector<std::uint64_t> exhausted = {};
   };
 
   /// `seed`: of the jitter.
   Restarter(RestartPolicy policy, std::uint64_t ranks, std::uint64_t seed);
+  /// Goes on with what an owner before has used.
+  Restarter(const RestartPlan& plan, std::uint64_t ranks, std::uint64_t seed);
+  /// For the owner that follows: what was used, by rank. Restarts that have not begun are left out:
+  /// that owner decides about these ends anew.
+  RestartPlan plan(Time now) const;
+  const RestartPolicy& policy() const noexcept { return policy_; }
+
+  /// These ranks have ended and are over, and an owner before had begun to restart them with a gang
+  /// of which others run already: they begin their next life now, on the same budget.
+  Actions resume(const std::vector<std::uint64_t>& ranks, Time now);
 
   /// A life has ended. Once for each life.
   Actions on_end(const RankReport& end, Time now);
@@ -69,6 +83,8 @@ class Restarter {
     std::set<std::uint64_t> ranks;
     std::uint64_t restart = 0;
     Time due{};
+    /// When its account was charged for it.
+    std::vector<Time> charged = {};
   };
   /// What is counted together: a rank, or the mesh.
   struct Account {
@@ -77,6 +93,9 @@ class Restarter {
     unsigned in_a_row = 0;
   };
 
+  std::uint64_t account_of(std::uint64_t rank) const {
+    return policy_.gang == Gang::one ? rank : 0;
+  }
   bool counts(const RankReport& end) const;
   static bool is_hopeless(const RankReport& end);
   std::set<std::uint64_t> gang_of(std::uint64_t rank) const;
@@ -86,7 +105,7 @@ class Restarter {
   std::chrono::milliseconds next_delay(Account& account, const Rank& rank, Time now);
   void decide(std::uint64_t cause, Time now, Actions& actions);
 
-  const RestartPolicy policy_;
+  RestartPolicy policy_;
   std::vector<Rank> ranks_;
   std::deque<Group> groups_;
   std::map<std::uint64_t, Account> accounts_;

@@ -1,4 +1,4 @@
-#include "client/src/monitors/restarter.h"
+#include "client/src/restart/restarter.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,6 +10,52 @@ Restarter::Restarter(RestartPolicy policy, std::uint64_t ranks, std::uint64_t se
     : policy_(std::move(policy)),
       ranks_(ranks),
       random_(static_cast<std::minstd_rand::result_type>(seed ^ (seed >> 32))) {}
+
+Restarter::Restarter(const RestartPlan& plan, std::uint64_t ranks, std::uint64_t seed)
+    : Restarter(plan.policy, ranks, seed) {
+  for (const auto& used : plan.used) {
+    if (used.rank >= ranks) continue;
+    auto& account = accounts_[used.rank];
+    account.spent.assign(used.spent.begin(), used.spent.end());
+    account.all = used.all;
+    account.in_a_row = used.in_a_row;
+  }
+}
+
+RestartPlan Restarter::plan(Time now) const {
+  auto accounts = accounts_;
+  for (const auto& group : groups_) {
+    auto& account = accounts[account_of(group.cause)];
+    for (const auto charged : group.charged) {
+      const auto found = std::find(account.spent.begin(), account.spent.end(), charged);
+      if (found != account.spent.end()) account.spent.erase(found);
+      if (account.all != 0) --account.all;
+      if (account.in_a_row != 0) --account.in_a_row;
+    }
+  }
+  RestartPlan plan{.policy = policy_};
+  for (const auto& [rank, account] : accounts) {
+    if (account.all == 0) continue;
+    RestartUsage usage{.rank = rank, .all = account.all, .in_a_row = account.in_a_row};
+    for (const auto spent : account.spent) {
+      if (policy_.window.count() == 0 || now - spent < policy_.window) usage.spent.push_back(spent);
+    }
+    plan.used.push_back(std::move(usage));
+  }
+  return plan;
+}
+
+Restarter::Actions Restarter::resume(const std::vector<std::uint64_t>& ranks, Time now) {
+  if (ranks.empty()) return {};
+  Group group{.cause = ranks.front(), .ranks = {ranks.begin(), ranks.end()}, .due = now};
+  for (const auto rank : ranks) {
+    ranks_[rank].has_ended = true;
+    ranks_[rank].is_over = true;
+  }
+  group.restart = std::max<std::uint64_t>(accounts_[account_of(group.cause)].all, 1);
+  groups_.push_back(std::move(group));
+  return turn(now);
+}
 
 bool Restarter::is_hopeless(const RankReport& end) {
   switch (end.cause) {
@@ -127,14 +173,19 @@ void Restarter::decide(std::uint64_t cause, Time now, Actions& actions) {
     known.insert(group->ranks.begin(), group->ranks.end());
     next.restart = std::max(next.restart, group->restart);
     next.due = std::max(next.due, group->due);
+    next.charged.insert(next.charged.end(), group->charged.begin(), group->charged.end());
     group = groups_.erase(group);
   }
   if (next.restart == 0) {
-    auto& account = accounts_[policy_.gang == Gang::one ? cause : 0];
+    auto& account = accounts_[account_of(cause)];
     while (policy_.window.count() > 0 && !account.spent.empty() &&
            now - account.spent.front() >= policy_.window)
       account.spent.pop_front();
-    if (policy_.budget && account.spent.size() >= *policy_.budget) return give_up(cause, actions);
+    if (policy_.budget && account.spent.size() >= *policy_.budget) {
+      actions.exhausted.push_back(cause);
+      return give_up(cause, actions);
+    }
+    next.charged.push_back(now);
     if (policy_.budget) account.spent.push_back(now);
     ++account.all;
     next.restart = policy_.budget ? account.spent.size() : account.all;
