@@ -41,6 +41,7 @@ export function overview(root, store) {
             bad > 0 ? h('a', { href: `${link('mesh', mesh.mesh)}/why` }, 'why?') : ''])),
       h('h2', {}, 'Hosts'), hostTable(hosts.slice(0, 50)),
       hosts.length > 50 ? h('p', {}, h('a', { href: '#/hosts' }, `All ${hosts.length} hosts`)) : '',
+      h('h2', {}, 'Controllers'), controllerTable([...store.controllers.values()]),
       h('h2', {}, 'Latest events'), eventTable(store.events.slice(-12).reverse()));
   };
   return { update };
@@ -53,6 +54,13 @@ function hostTable(hosts) {
       host.broker ? Math.round(host.broker.messages_per_second) : '', host.broker?.held ?? '', host.broker?.peers ?? '',
       host.cpus ? `${host.load.toFixed(1)} / ${host.cpus}` : '', bytes(host.memory_available),
       host.error ? cut(host.error, 200) : host.drains.length > 0 ? `draining: ${host.drains[0].reason}` : '']));
+}
+
+function controllerTable(controllers) {
+  if (controllers.length === 0) return h('p', { class: 'quiet' }, 'There are none.');
+  return table([['At host', 'place'], ['State', ''], ['Since', ''], ['Late polls', 'number'], ['Subscribers', 'number wide'], ['Cannot reach', 'text']],
+    controllers.map((one) => [h('a', { href: link('hosts', one.host) }, one.host), state(one.state), clock(one.since), one.late_polls, one.subscribers,
+      one.unreachable.length > 0 ? cut(one.unreachable.join(', '), 300) : '–']));
 }
 
 export function eventTable(events) {

@@ -17,6 +17,7 @@ export class Store {
     this.time = '';
     this.cut = 0;
     this.hosts = new Map();
+    this.controllers = new Map();
     this.meshes = new Map();
     this.events = [];
   }
@@ -28,6 +29,7 @@ export class Store {
     this.time = view.time;
     this.cut = view.cut;
     for (const host of view.hosts) this.hosts.set(host.host, host);
+    for (const one of view.controllers) this.controllers.set(one.host, one);
     for (const name of view.gone) this.meshes.delete(name);
     for (const mesh of view.meshes) {
       const known = this.meshes.get(mesh.mesh);

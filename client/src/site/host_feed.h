@@ -80,6 +80,9 @@ class HostFeed {
   void ask_broker();
   void on_broker(const Result<ControlMessage>& answer);
   void on_events(const Result<ControlMessage>& answer);
+  /// A controller may be connected there.
+  void ask_controller();
+  void on_controller(const Result<ControlMessage>& answer);
   void begin_round();
   void end_round();
   /// No answer is awaited any more.
@@ -97,6 +100,8 @@ class HostFeed {
   bool is_refused_ = false;
   Round round_;
   Position position_;
+  /// Rounds until somebody is asked who may not be there.
+  int controller_rounds_ = 0;
   std::shared_ptr<void> alive_ = std::make_shared<char>();
 };
 
