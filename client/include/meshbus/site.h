@@ -114,7 +114,7 @@ struct SiteController {
   HostAddr host = HostAddr::local(0);               ///< Its host.
   SiteHostState state = SiteHostState::connecting;  ///< Up, or lost.
   std::chrono::system_clock::time_point since;      ///< When it came to stand so; our clock.
-  std::uint64_t subscribers = 0;                    ///< Who listens to it.
+  std::uint64_t subscribers = 0;                    ///< Subscriptions to its events.
   std::uint64_t late_polls = 0;          ///< How often it asked its hosts later than it has to.
   std::vector<std::string> unreachable;  ///< Hosts that it cannot reach.
   std::uint64_t changed = 0;             ///< SiteView::sequence of the last change.

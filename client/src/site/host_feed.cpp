@@ -294,8 +294,9 @@ void HostFeed::on_broker(const Result<ControlMessage>& answer) {
 }
 
 void HostFeed::ask_controller() {
-  if (!table_.has_controller(options_.host) && controller_rounds_-- > 0) return end_round();
-  controller_rounds_ = kControllerRounds;
+  if (!table_.has_controller(options_.host) && position_.controller_rounds-- > 0)
+    return end_round();
+  position_.controller_rounds = kControllerRounds;
   // Behind the last name: its meshes are those of the hosts.
   wire::ListMeshesT list;
   list.after = "~";

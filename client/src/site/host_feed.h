@@ -58,6 +58,7 @@ class HostFeed {
     std::uint64_t events_end = 0;   ///< Where that log ended, as the host said last.
     bool has_events_from = false;
     bool is_broker_mute = false;  ///< The broker is of an older release, which does not tell.
+    int controller_rounds = 0;    ///< Rounds until a controller is looked for again.
   };
 
   void open();
@@ -100,8 +101,6 @@ class HostFeed {
   bool is_refused_ = false;
   Round round_;
   Position position_;
-  /// Rounds until somebody is asked who may not be there.
-  int controller_rounds_ = 0;
   std::shared_ptr<void> alive_ = std::make_shared<char>();
 };
 
