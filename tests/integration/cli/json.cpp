@@ -185,7 +185,7 @@ void ask_without_hosts(Contract& contract, const TempDir& dir) {
 
 TEST_CASE("cli: --json of every command is as its schema says") {
   const TempDir dir;
-  StandingHost host({"--tap"});
+  StandingHost host;
   Contract contract(host.address());
   Process tap(cli({"tap", "--json", "--host", host.address(), "--count", "20", "--bodies", "16"}));
   REQUIRE(wait_until([&] { return tap.err().find("tapping") != std::string::npos; }, in_time));
