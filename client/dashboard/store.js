@@ -51,14 +51,19 @@ export class Store {
     return counts;
   }
 
-  /** Every attempt of a rank that is known, oldest first: {started, ended, status, reason}. */
-  attempts(mesh, rank) {
+  /** The ends in the events of a mesh, by rank. */
+  ends(mesh) {
     const found = new Map();
     for (const event of this.events) {
-      if (event.mesh === mesh.mesh && event.end && event.end.rank === rank.rank) found.set(event.end.started, event.end);
+      if (event.mesh !== mesh.mesh || !event.end) continue;
+      (found.get(event.end.rank) ?? found.set(event.end.rank, []).get(event.end.rank)).push(event.end);
     }
-    found.set(rank.started, rank);
-    return [...found.values()].filter((one) => one.started).sort((a, b) => (a.started < b.started ? -1 : 1));
+    return found;
+  }
+
+  /** Events of which that holds, the newest first: those of several hosts come in turns. */
+  latest(count, holds = () => true) {
+    return this.events.filter(holds).sort((a, b) => (a.time < b.time ? 1 : a.time > b.time ? -1 : b.sequence - a.sequence)).slice(0, count);
   }
 }
 

@@ -238,7 +238,10 @@ bool SiteTable::has_controller(const HostAddr& host) const {
 }
 
 void SiteTable::note(EventKind kind, const SiteController& controller, std::string text, Time now) {
-  HostEvent event{.kind = kind, .host = controller.host, .time = now};
+  HostEvent event;
+  event.kind = kind;
+  event.host = controller.host;
+  event.time = now;
   event.by = controller.controller;
   event.text = std::move(text);
   add_events({std::move(event)});
