@@ -78,7 +78,7 @@ class Contract {
 
  private:
   std::string hosts_;
-  std::vector<std::pair<std::string, std::string>> environment_;
+  decltype(ProcessOptions::environment) environment_;
   SchemaCheck check_;
   std::set<std::string> seen_;
 };
@@ -127,7 +127,8 @@ void ask_ranks(Contract& contract, const std::string& host) {
                ExitStatus::exited(0);
       },
       in_time));
-  contract.on_hosts("call", {"talk", "1", "hello"}, 1);
+  contract.on_hosts("call", {"talk", "1", "hello"});
+  contract.on_hosts("call", {"talk", "4711", "hello"}, 1);
   contract.on_hosts("call", {"talk", "--actor", "none", "--reduce", "sum", "7"}, 1);
   contract.on_hosts("cast", {"talk", "1", "hello"});
   contract.on_hosts("config", {"talk"});
@@ -174,9 +175,11 @@ void ask_without_hosts(Contract& contract, const TempDir& dir) {
     if (verb == "throughput" || verb == "link") words = {"--duration", "50ms"};
     if (verb == "rtt" || verb == "link" || verb == "fanout" || verb == "cast")
       words.insert(words.end(), {"--count", "5"});
-    if (verb == "fanout" || verb == "peers" || verb == "cast")
-      words.insert(words.end(), {"--peers", "3"});
-    if (verb != "peers") words.insert(words.end(), {"--sizes", "64"});
+    if (verb == "fanout" || verb == "cast") words.insert(words.end(), {"--peers", "3"});
+    if (verb == "peers")
+      words = {"20"};
+    else
+      words.insert(words.end(), {"--sizes", "64"});
     contract.ask("bench " + verb, words);
   }
 }
