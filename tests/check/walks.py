@@ -9,8 +9,8 @@ import re
 import sources
 
 PAGES = ("docs/architecture.md", "docs/glossary.md", "CONTRIBUTING.md")
-TOPS = ("schemas", "mesh", "common", "broker", "agent", "client", "bench", "cli", "examples", "docker")
-TOPS += ("cmake", "tests", "docs")
+TOPS = ("schemas", "mesh", "common", "broker", "agent", "client", "bench", "cli", "examples")
+TOPS += ("docker", "cmake", "tests", "docs")
 CODE = re.compile(r"`([^`\n]+)`")
 SAID = re.compile(r"`([\w./]+\.(?:h|cpp))`: `([A-Za-z_][\w:]*)`")
 
@@ -52,7 +52,8 @@ def main():
     for page in PAGES:
         text = sources.text(page)
         count += len(CODE.findall(text))
-        problems += [f"{page}: {problem}" for find in (missing_paths, missing_names) for problem in find(text)]
+        for problem in [*missing_paths(text), *missing_names(text)]:
+            problems.append(f"{page}: {problem}")
     sources.finish(problems, f"{count} names in {len(PAGES)} pages are in the sources")
 
 
