@@ -12,6 +12,7 @@ PAGES = ("docs/architecture.md", "docs/glossary.md", "CONTRIBUTING.md")
 TOPS = ("schemas", "mesh", "common", "broker", "agent", "client", "bench", "cli", "examples")
 TOPS += ("docker", "cmake", "tests", "docs")
 CODE = re.compile(r"`([^`\n]+)`")
+DEFINED = r"(class|struct|enum) %s\b|\b%s(?:[({]| =)"
 SAID = re.compile(r"`([\w./]+\.(?:h|cpp))`: `([A-Za-z_][\w:]*)`")
 
 
@@ -43,7 +44,7 @@ def missing_names(text):
         last = name.split("::")[-1]
         if beside and not all(re.search(rf"\b{part}\b", content) for part in name.split("::")):
             yield f"{path} has no {name}"
-        elif beside and not re.search(rf"(class|struct|enum) {last}\b|\b{last}[({{]|\b{last} =", content):
+        elif beside and not re.search(DEFINED % (last, last), content):
             yield f"{path} mentions {name}, but does not define it"
 
 
