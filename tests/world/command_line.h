@@ -21,9 +21,6 @@
 /// What the tests of the `meshbus` command line share.
 namespace meshbus::test {
 
-/// For what must come, on a busy machine with sanitizers. What must come *soon* is measured against
-/// a promise instead.
-constexpr std::chrono::milliseconds in_time(60'000);
 /// Nothing is left so long after the end of a role (spec 4.7).
 constexpr std::chrono::milliseconds cleaned_up(2000);
 

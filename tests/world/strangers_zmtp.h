@@ -15,8 +15,9 @@ namespace meshbus::test {
 /// blocks for longer than `patience`, and never throws: a broker may hang up any time.
 class RawConnection {
  public:
-  /// `address`: "/path" or "@name" of a unix socket, or a port number on 127.0.0.1.
-  explicit RawConnection(const std::string& address);
+  /// `address`: "/path" or "@name" of a unix socket, or a port number on 127.0.0.1. `from`: the
+  /// last number of the address of 127.0.0.0/24 that it comes from.
+  explicit RawConnection(const std::string& address, std::uint32_t from = 1);
   RawConnection(RawConnection&&) = default;
   RawConnection& operator=(RawConnection&&) = default;
 

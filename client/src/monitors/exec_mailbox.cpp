@@ -5,6 +5,11 @@
 #include <utility>
 
 namespace meshbus {
+namespace {
+
+constexpr std::size_t kPieceCost = 64;
+
+}  // namespace
 
 ExecMailbox::ExecMailbox() : event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
@@ -28,6 +33,7 @@ std::optional<ExecPiece> ExecMailbox::take() {
   if (pieces_.empty()) return std::nullopt;
   auto piece = std::move(pieces_.front());
   pieces_.pop_front();
+  held_ -= kPieceCost + piece.bytes.size();
   return piece;
 }
 
@@ -54,8 +60,14 @@ void ExecMailbox::set_started() {
 
 void ExecMailbox::push(ExecPiece piece) {
   const std::scoped_lock lock(mutex_);
+  held_ += kPieceCost + piece.bytes.size();
   pieces_.push_back(std::move(piece));
   wake();
+}
+
+std::size_t ExecMailbox::held() const {
+  const std::scoped_lock lock(mutex_);
+  return held_;
 }
 
 void ExecMailbox::set_writing(bool is_writing) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <mutex>
@@ -54,6 +55,8 @@ class ExecMailbox {
 
   void set_started();
   void push(ExecPiece piece);
+  /// What was not taken yet, and what each piece costs besides its bytes.
+  std::size_t held() const;
   void set_writing(bool is_writing);
   void set_input_closed();
   void set_end(Result<ExecEnd> end);
@@ -64,6 +67,7 @@ class ExecMailbox {
   UniqueFd event_;
   mutable std::mutex mutex_;
   std::deque<ExecPiece> pieces_;  // guarded by mutex_, like what follows
+  std::size_t held_ = 0;
   bool is_started_ = false;
   bool is_writing_ = false;
   bool is_input_closed_ = false;

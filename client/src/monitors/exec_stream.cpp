@@ -17,6 +17,9 @@ constexpr std::chrono::seconds kInputLimit{20};
 constexpr std::chrono::milliseconds kInputRetry{300};
 /// How often it is asked whether the exec is there.
 constexpr std::chrono::milliseconds kExecLookInterval{2000};
+/// A host sends 256 KiB that we have not taken, in pieces of a few bytes at worst. One that goes on
+/// beyond this is broken.
+constexpr std::size_t kMostHeldOfExec = std::size_t{1} << 20U;
 /// A host that is silent for so long is given up.
 constexpr std::chrono::seconds kExecPatience{30};
 
@@ -78,6 +81,15 @@ void ExecStream::on_output(const wire::ExecOutput& output) {
     // It has come before, or one is missing.
     has_missed_ = has_missed_ || output.sequence() > received_ + 1;
     return;
+  }
+  if (mailbox_.held() > kMostHeldOfExec) {
+    wire::ExecControlT end;
+    end.end = true;
+    control(end);
+    return finish(fail(ErrorCode::queue_full,
+                       "host " + request_.host.to_string() +
+                           " sends more output than is taken, which no host does: the command is "
+                           "ended"));
   }
   received_ = output.sequence();
   mailbox_.push({.sequence = received_,

@@ -61,7 +61,7 @@ std::string zmtp_ready(std::string_view socket_type) {
   return zmtp_frame(ready.append(socket_type), /*has_more=*/false, /*is_command=*/true);
 }
 
-RawConnection::RawConnection(const std::string& address) {
+RawConnection::RawConnection(const std::string& address, std::uint32_t from) {
   const bool is_unix = address.front() == '/' || address.front() == '@';
   UniqueFd fd(::socket(is_unix ? AF_UNIX : AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return;
@@ -79,6 +79,12 @@ RawConnection::RawConnection(const std::string& address) {
     to.sin_family = AF_INET;
     to.sin_port = htons(static_cast<std::uint16_t>(std::atoi(address.c_str())));
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    sockaddr_in source{};
+    source.sin_family = AF_INET;
+    source.sin_addr.s_addr = htonl(INADDR_LOOPBACK - 1 + from);
+    if (from != 1 &&
+        ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&source), sizeof source) != 0)
+      return;
     result = ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to);
   }
   if (result != 0 && (errno != EINPROGRESS || !wait_for(fd.get(), POLLOUT))) return;
