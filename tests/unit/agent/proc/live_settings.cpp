@@ -59,15 +59,18 @@ TEST_CASE("proc: live settings: environment over run time over launcher over def
   CHECK(settings.grace() == 250ms);
   CHECK(settings.away() == 1min);
   CHECK(text_of(settings) ==
-        "terminate.grace=250ms (runtime) session.away=1m (runtime) message.limit=1GiB (default) "
+        "terminate.grace=250ms (runtime) session.away=1m (runtime) handler.stuck=2m (default) "
+        "message.limit=1GiB (default) "
         "log.level=error (environment) ");
   // Its host decides what the agent itself goes by.
   CHECK(text_of(make_settings({{"session.away", "20s"}}, {}, 4s)) ==
-        "terminate.grace=10s (default) session.away=4s (host) message.limit=1GiB (default) "
+        "terminate.grace=10s (default) session.away=4s (host) handler.stuck=2m (default) "
+        "message.limit=1GiB (default) "
         "log.level=warn (default) ");
   CHECK(text_of(make_settings({{"session.away", "20s"}, {"terminate.grace", "nonsense"}},
                               {{"MESHBUS_TERMINATE_GRACE", "later"}}, 20s)) ==
-        "terminate.grace=10s (default) session.away=20s (launcher) message.limit=1GiB (default) "
+        "terminate.grace=10s (default) session.away=20s (launcher) handler.stuck=2m (default) "
+        "message.limit=1GiB (default) "
         "log.level=warn (default) ");
 }
 
