@@ -40,6 +40,7 @@
 #include "cli/support/command.h"
 #include "cli/support/exit_codes.h"
 #include "cli/support/help_text.h"
+#include "cli/support/option_error.h"
 #include "cli/support/text_error.h"
 #include "cli/tap/tap_command.h"
 #include "cli/top/top_command.h"
@@ -148,19 +149,12 @@ std::string suggestion(const CLI::App& app, int argc, char** argv,
   const CLI::App* verb = app.get_subcommand(first);
   if (const auto hint = foreign_hint(*verb, argc, argv); !hint.empty()) return hint;
   if (!verbs_of(*verb).empty()) return suggestion(*verb, argc - 1, argv + 1, path + " " + first);
-  std::vector<std::string> flags;
-  for (const auto* option : verb->get_options()) {
-    for (const auto& name : option->get_lnames()) flags.push_back("--" + name);
-  }
-  for (int i = 2; i < argc && std::string(argv[i]) != "--"; ++i) {
-    const std::string word = std::string(argv[i]).substr(0, std::string(argv[i]).find('='));
-    if (!word.starts_with("--") || std::find(flags.begin(), flags.end(), word) != flags.end())
-      continue;
-    const auto near = did_you_mean(word, flags);
-    return path + " " + first + " has no " + word +
-           (near.empty() ? "" : "; did you mean " + std::string(near) + "?");
-  }
-  return {};
+  const auto word = unknown_flag(*verb, {argv + 2, argv + argc});
+  if (word.empty()) return {};
+  const auto flags = flags_of(*verb);
+  const auto near = did_you_mean(word, flags);
+  return path + " " + first + " has no " + word +
+         (near.empty() ? "" : "; did you mean " + std::string(near) + "?");
 }
 
 /// Every user of the machine can read a command line: overwrites what is secret in this one.
@@ -181,17 +175,8 @@ void hide_tokens(int argc, char** argv) {
 /// What CLI11 says of a mistake, in the form that our own messages have.
 std::string in_own_words(const CLI::App& app, const std::string& text) {
   std::smatch part;
-  static const std::regex range("(.*): Value (.*) not in range (\\S+) to (\\S+)");
-  if (std::regex_match(text, part, range))
-    return part.str(1) + ": takes a whole number from " + part.str(3) + " to " + part.str(4) +
-           ", not '" + part.str(2) + "'";
-  static const std::regex choice("(.*): (.*) not in \\{(.*)\\}");
-  if (std::regex_match(text, part, choice)) {
-    const std::string words = std::regex_replace(part.str(3), std::regex(","), ", ");
-    return part.str(1) + ": takes one of " + words + ", not '" + part.str(2) + "'";
-  }
   static const std::regex extra("The following arguments? (?:was|were) not expected: (.*)");
-  if (!std::regex_match(text, part, extra)) return text;
+  if (!std::regex_match(text, part, extra)) return option_error(text);
   std::string path = "meshbus";
   for (const auto* verb = &app; !verb->get_subcommands().empty();) {
     verb = verb->get_subcommands().front();

@@ -17,21 +17,21 @@ std::optional<HangWatch::Time> HangWatch::due() const {
   return stall_ ? std::optional(stall_->next_look()) : std::nullopt;
 }
 
-std::optional<std::string> HangWatch::pass(JobHosts& hosts, const JobParts& parts,
-                                           const RunEvents& events, Time now) {
+std::optional<std::string> HangWatch::pass(Context& context, HostMesh& hosts,
+                                           const RoleViews& roles, Time now) {
   if (!stall_ || now < stall_->next_look()) return std::nullopt;
-  return stall_->look(hosts, parts, events, looks_);
+  return stall_->look(context, hosts, roles, looks_);
 }
 
-void HangWatch::on_frozen(JobHosts& hosts, const JobParts& parts, const RankReport& rank,
-                          Time now) {
+void HangWatch::on_frozen(Context& context, const RoleViews& roles, const std::string& name,
+                          const RankReport& rank, Time now) {
   if (frozen_at_ && now - *frozen_at_ < kFrozenPause) return;
   frozen_at_ = now;
-  look(hosts, parts, "rank " + std::to_string(rank.rank) + " is frozen: " + rank.trouble_reason);
+  look(context, roles, name + " is frozen: " + rank.trouble_reason);
 }
 
-void HangWatch::look(JobHosts& hosts, const JobParts& parts, const std::string& why) {
-  looks_.look(hosts, parts, why);
+void HangWatch::look(Context& context, const RoleViews& roles, const std::string& why) {
+  looks_.look(context, roles, why);
 }
 
 }  // namespace meshbus::cli

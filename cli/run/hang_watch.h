@@ -5,11 +5,9 @@
 #include <optional>
 #include <string>
 
-#include "cli/run/job_hosts.h"
 #include "cli/run/job_stacks.h"
 #include "cli/run/job_stall.h"
-#include "cli/run/job_start.h"
-#include "cli/run/run_events.h"
+#include "cli/run/role_view.h"
 
 namespace meshbus::cli {
 
@@ -25,13 +23,14 @@ class HangWatch {
   /// When pass() has something to do; nothing: never.
   std::optional<Time> due() const;
   /// Returns that the job stands still, in words. Blocks as JobStall::look().
-  std::optional<std::string> pass(JobHosts& hosts, const JobParts& parts, const RunEvents& events,
+  std::optional<std::string> pass(Context& context, HostMesh& hosts, const RoleViews& roles,
                                   Time now);
-  /// The host of that rank has found it frozen. Ranks that freeze together, or again and again, are
-  /// seen by one look.
-  void on_frozen(JobHosts& hosts, const JobParts& parts, const RankReport& rank, Time now);
+  /// The host of that rank, "rank 3", has found it frozen. Ranks that freeze together, or again and
+  /// again, are seen by one look.
+  void on_frozen(Context& context, const RoleViews& roles, const std::string& name,
+                 const RankReport& rank, Time now);
   /// Blocks as JobStacks::look().
-  void look(JobHosts& hosts, const JobParts& parts, const std::string& why);
+  void look(Context& context, const RoleViews& roles, const std::string& why);
   /// All looks, for the report.
   const nlohmann::ordered_json& json() const noexcept { return looks_.json(); }
 

@@ -5,7 +5,7 @@
 #include <thread>
 #include <utility>
 
-#include "cli/run/job_start.h"
+#include "cli/run/say.h"
 #include "common/base/quantity.h"
 
 namespace meshbus::cli {
@@ -75,7 +75,11 @@ Result<void> JobHosts::find(const RunArguments& arguments) {
     return fail(ErrorCode::configuration_error, "--min-hosts " + std::to_string(least) +
                                                     " is more than the " + count_of(most_) +
                                                     " that the job uses");
-  if (arguments.keep_going)
+  if (arguments.roles.size() > 1)
+    return fail(ErrorCode::configuration_error,
+                "--use and --min-hosts start a job of one program again; this one has " +
+                    std::to_string(arguments.roles.size()) + " programs");
+  if (arguments.roles.front().keep_going)
     return fail(ErrorCode::configuration_error,
                 "--keep-going lets the other ranks go on when a host is lost; --use and "
                 "--min-hosts start all of them again: one or the other");
@@ -177,6 +181,15 @@ Result<void> JobHosts::choose() {
   if (!chosen) return fail(chosen.error());
   chosen_ = std::make_unique<HostMesh>(std::move(*chosen));
   return {};
+}
+
+Result<std::unique_ptr<HostMesh>> JobHosts::some(const std::vector<std::uint64_t>& numbers) {
+  if (numbers.empty()) return std::unique_ptr<HostMesh>();
+  std::vector<HostAddr> addresses;
+  for (const auto number : numbers) addresses.push_back(chosen().hosts().at(number));
+  auto hosts = HostMesh::attach(*context_, "hosts", std::move(addresses));
+  if (!hosts) return fail(hosts.error());
+  return std::make_unique<HostMesh>(std::move(*hosts));
 }
 
 std::optional<std::string> JobHosts::begin_next(const ProcMeshRef& mesh, const MeshOutcome& outcome,

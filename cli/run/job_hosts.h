@@ -43,6 +43,9 @@ class JobHosts {
   HostMesh& all() { return *all_; }
   /// Those of the current attempt.
   HostMesh& chosen() { return chosen_ ? *chosen_ : *all_; }
+  /// Those of the current attempt with these numbers; null: `numbers` is empty, which means all.
+  /// Errors: those of HostMesh::attach().
+  Result<std::unique_ptr<HostMesh>> some(const std::vector<std::uint64_t>& numbers);
   /// The most hosts that an attempt may use.
   std::uint64_t most() const { return most_; }
   /// From 0.

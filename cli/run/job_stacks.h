@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "cli/run/job_start.h"
+#include "cli/run/role_view.h"
 
 namespace meshbus::cli {
 
@@ -23,9 +23,9 @@ class JobStacks {
   /// and 6 s more with a_thread_runs, which looks twice.
   /// Returns the ranks that are elsewhere than most, in words, empty when there are none; nothing
   /// when it kept silent.
-  std::optional<std::string> look(JobHosts& hosts, const JobParts& parts, const std::string& why,
+  std::optional<std::string> look(Context& context, const RoleViews& roles, const std::string& why,
                                   Unless unless = Unless::never);
-  /// All that look() has seen, for the report: [{why, took_ms, odd, stacks, problems}].
+  /// All that look() has seen, for the report: [{why, took_ms, role, odd, stacks, problems}].
   const nlohmann::ordered_json& json() const noexcept { return *looks_; }
 
  private:

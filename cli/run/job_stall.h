@@ -5,8 +5,7 @@
 #include <string>
 
 #include "cli/run/job_stacks.h"
-#include "cli/run/job_start.h"
-#include "cli/run/run_events.h"
+#include "cli/run/role_view.h"
 #include "cli/run/stall_judge.h"
 
 namespace meshbus::cli {
@@ -22,7 +21,7 @@ class JobStall {
   /// To be called when next_look() has come. When the job stands still: it has been said on stderr
   /// where, and this is that in one line. Blocks, for as long as hosts do not answer, 2 s at most,
   /// and for the look.
-  std::optional<std::string> look(JobHosts& hosts, const JobParts& parts, const RunEvents& events,
+  std::optional<std::string> look(Context& context, HostMesh& hosts, const RoleViews& roles,
                                   JobStacks& stacks);
 
  private:

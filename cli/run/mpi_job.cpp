@@ -47,7 +47,7 @@ tl::unexpected<Error> mistake(std::string words) {
 }
 
 /// What does not go together with ranks that only work as a whole.
-Result<void> check_whole(const RunArguments& arguments) {
+Result<void> check_whole(const RoleArguments& arguments) {
   if (arguments.keep_going)
     return mistake(
         "--mpi and --keep-going do not go together: when a rank of an MPI job is gone, the others "
@@ -66,7 +66,7 @@ std::optional<MpiWire> wire_of_word(const std::string& word) {
 
 }  // namespace
 
-Result<std::optional<MpiWire>> MpiJob::choose(const RunArguments& arguments, std::uint64_t ranks) {
+Result<std::optional<MpiWire>> MpiJob::choose(const RoleArguments& arguments, std::uint64_t ranks) {
   if (arguments.mpi == "none" || (arguments.mpi.empty() && ranks < 2)) return std::nullopt;
   const auto found = find_mpi(arguments.command, variable);
   if (arguments.mpi.empty()) {

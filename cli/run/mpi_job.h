@@ -6,8 +6,8 @@
 #include <string>
 
 #include "cli/run/mpi_program.h"
+#include "cli/run/role_arguments.h"
 #include "cli/run/run_events.h"
-#include "cli/run/run_job.h"
 #include "meshbus/client.h"
 
 namespace meshbus::cli {
@@ -16,11 +16,10 @@ namespace meshbus::cli {
 /// the ranks and after them, and a program in front of each rank's.
 class MpiJob {
  public:
-  /// What the ranks of this run speak; nothing when they are no MPI program, or are not to be
-  /// served
-  /// (--mpi=none). Errors: configuration_error: the command is an MPI program and --mpi is not
-  /// given, or does not fit, or what it does not go together with.
-  static Result<std::optional<MpiWire>> choose(const RunArguments& arguments, std::uint64_t ranks);
+  /// What the ranks of this role speak; nothing when they are no MPI program, or are not to be
+  /// served (--mpi=none). Errors: configuration_error: the command is an MPI program and --mpi is
+  /// not given, or does not fit, or what it does not go together with.
+  static Result<std::optional<MpiWire>> choose(const RoleArguments& arguments, std::uint64_t ranks);
 
   /// Starts the helpers and waits until they are ready. Errors: those of HostMesh::spawn().
   static Result<std::unique_ptr<MpiJob>> start(HostMesh& hosts, const std::string& name,

@@ -11,7 +11,7 @@
 #include "cli/doctor/examine_site.h"
 #include "cli/doctor/finding.h"
 #include "cli/doctor/judge.h"
-#include "cli/run/job_start.h"
+#include "cli/run/say.h"
 #include "cli/support/find_hosts.h"
 #include "cli/support/host_list.h"
 

@@ -49,15 +49,6 @@ Result<Extent> parse_per_host(const std::string& text) {
   return extent;
 }
 
-bool is_variable_name(std::string_view name) {
-  const auto is_letter = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-  };
-  return !name.empty() && is_letter(name.front()) &&
-         std::all_of(name.begin(), name.end(),
-                     [&](char c) { return is_letter(c) || (c >= '0' && c <= '9'); });
-}
-
 void add_size(CLI::App& verb, RankOptions& options) {
   auto* total = verb.add_option("-n,--procs", options.total,
                                 "Ranks in all, spread over the hosts in blocks; default 1 per host")
@@ -229,6 +220,15 @@ void add_binding(CLI::App& verb, RankOptions& options) {
 }
 
 }  // namespace
+
+bool is_variable_name(std::string_view name) {
+  const auto is_letter = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  };
+  return !name.empty() && is_letter(name.front()) &&
+         std::all_of(name.begin(), name.end(),
+                     [&](char c) { return is_letter(c) || (c >= '0' && c <= '9'); });
+}
 
 std::string size_problem(const RankOptions& options, std::uint64_t hosts) {
   if (!options.total || hosts == 0 || *options.total <= hosts * kMostRanksPerHost) return {};

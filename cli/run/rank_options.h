@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -33,6 +34,9 @@ struct RankOptions {
 
   ProcSpec make_spec(const std::vector<std::string>& command) const;
 };
+
+/// Whether an environment variable can have this name: letters, digits and _, no digit in front.
+bool is_variable_name(std::string_view name);
 
 /// Why this many ranks do not fit on this many hosts; empty when they do.
 std::string size_problem(const RankOptions& options, std::uint64_t hosts);

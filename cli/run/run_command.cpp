@@ -5,26 +5,34 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "agent/os/cgroup_placement.h"
+#include "cli/run/job_file.h"
+#include "cli/run/job_file_options.h"
+#include "cli/run/job_options.h"
+#include "cli/run/job_order.h"
+#include "cli/run/job_plan.h"
+#include "cli/run/programs.h"
+#include "cli/run/role_options.h"
 #include "cli/run/run_hosts.h"
 #include "cli/run/run_job.h"
 #include "cli/support/command.h"
 #include "cli/support/exit_codes.h"
 #include "cli/support/name_problem.h"
+#include "cli/support/option_error.h"
 #include "cli/support/text_error.h"
+#include "common/base/did_you_mean.h"
 #include "common/base/unique_fd.h"
 
 namespace meshbus::cli {
 namespace {
-
-constexpr const char* kOutputGroup = "Input and output";
-constexpr const char* kHostGroup = "Hosts";
 
 const Help kHelp = {
     .meaning = "Run a command as a mesh of procs, show its output, and say how it ended",
@@ -32,9 +40,14 @@ const Help kHelp = {
                  "run --hosts 2 --per-host gpu=4 -- ./train.sh",
                  "run --hosts ssh:node[1-4] -n 16 --restart on-failure:3 -- ./train.sh",
                  "run --hosts ssh:node[1-10] --use 8 --per-host gpu=8 -- ./train.sh",
-                 "run --mpi --hosts ssh:node[1-4] -n 16 -- ./simulation"},
+                 "run --mpi --hosts ssh:node[1-4] -n 16 -- ./simulation",
+                 "run --hosts 2 -n 2 -- ./train : --per-host n=4 -- ./rollout",
+                 "run --job rl.toml"},
     .details =
-        "The command comes last, after --. Each rank gets RANK, LOCAL_RANK, WORLD_SIZE, NODE_RANK, "
+        "The command comes last, after --. Behind a : another program begins, with flags of its "
+        "own "
+        "and --; all of them are one job, and find each other by MESHBUS_ROLE_<NAME>. Each rank "
+        "gets RANK, LOCAL_RANK, WORLD_SIZE, NODE_RANK, "
         "MASTER_ADDR, MASTER_PORT, MESHBUS_RANK_<AXIS>, MESHBUS_SIZE_<AXIS>, MESHBUS_RESTARTS, "
         "MESHBUS_JOB_ATTEMPT and MESHBUS_PROGRESS. "
         "When a rank fails, the others are stopped and the first failure is named. With --restart "
@@ -58,125 +71,130 @@ int write_problem(const std::string& path) {
   return fd || errno == ENXIO ? 0 : errno;
 }
 
-/// Empty, or what is wrong with the value of --stdin.
-std::string input_problem(const std::string& word) {
-  const bool is_number =
-      !word.empty() && word.size() < 10 &&
-      std::all_of(word.begin(), word.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
-  return is_number || word == "all" || word == "none"
-             ? std::string()
-             : "takes a rank, all or none, not '" + word + "'";
+/// Reads the options of a program that is not the first one.
+Result<void> read_options(const ProgramWords& program, RoleArguments& role) {
+  CLI::App app;
+  app.set_help_flag();
+  add_hosts(app, role.said, "", "");
+  add_role_options(app, role);
+  add_role_name(app, role);
+  RunArguments of_job;
+  CLI::App job;
+  job.set_help_flag();
+  add_job_options(job, of_job);
+  if (const auto flag = unknown_flag(app, program.options); !flag.empty()) {
+    if (job.get_option_no_throw(flag) != nullptr)
+      return fail(ErrorCode::parse_error,
+                  flag + " is for the whole job: give it in front of the first program");
+    const auto flags = flags_of(app);
+    const auto near = did_you_mean(flag, flags);
+    return fail(ErrorCode::parse_error,
+                "a program behind ':' has no " + flag +
+                    (near.empty() ? "" : "; did you mean " + std::string(near) + "?"));
+  }
+  try {
+    app.parse(std::vector<std::string>(program.options.rbegin(), program.options.rend()));
+  } catch (const CLI::ParseError& error) {
+    return fail(ErrorCode::parse_error,
+                option_error(error.what()) + " (of the program '" + program.command.front() + "')");
+  }
+  return {};
 }
 
-void add_output(CLI::App& verb, RunArguments& run) {
-  const auto grouped = [](CLI::Option* option) { option->group(kOutputGroup); };
-  grouped(verb.add_flag(
-      "--no-prefix", run.no_prefix,
-      "Show output as it is, without [NAME/RANK host=0,proc=1] in front of each line"));
-  grouped(verb.add_option("--stdin", run.input, "Who reads stdin: a rank (default 0), all, or none")
-              ->check(input_problem)
-              ->type_name("RANK|all|none"));
-  grouped(verb.add_option("--json", run.json,
-                          "Write a report of all ranks to this file ('-' is stdout)")
-              ->type_name("FILE"));
-  grouped(verb.add_flag("--report", run.report,
-                        "At the end, say how long the stages of the launch took, and which ranks "
-                        "were slowest"));
-  grouped(verb.add_option("--trace", run.trace,
-                          "Write the launch as a trace for Perfetto or chrome://tracing")
-              ->type_name("FILE"));
+/// The roles of a command line with one or more programs.
+Result<void> read_programs(RunArguments& run, const std::vector<std::string>& words) {
+  const auto programs = split_programs(words);
+  if (!programs) return fail(programs.error());
+  run.roles.front().command = programs->front().command;
+  for (auto program = programs->begin() + 1; program != programs->end(); ++program) {
+    RoleArguments role;
+    role.command = program->command;
+    if (auto read = read_options(*program, role); !read) return read;
+    run.roles.push_back(std::move(role));
+  }
+  run.has_roles = run.roles.size() > 1;
+  for (const auto& role : run.roles) {
+    if (role.name.empty()) continue;
+    if (auto problem = name_problem("--name", role.name); !problem.empty())
+      return fail(ErrorCode::parse_error, std::move(problem));
+  }
+  return {};
+}
+
+int refuse_run(const std::string& why) {
+  complain(why);
+  return kUsage;
+}
+
+bool has_limits(const RoleArguments& role) {
+  const auto& limits = role.ranks.settings;
+  return limits.memory_limit || limits.pids_limit || limits.cpu_limit;
+}
+
+/// Runs what was read.
+int run_programs(RunArguments& arguments) {
+  if (auto named = name_roles(arguments.roles); !named) return refuse_run(named.error().detail());
+  if (const auto order = JobOrder::make(arguments.roles); !order)
+    return refuse_run(order.error().detail());
+  for (const auto& [flag, path] :
+       {std::pair("--json", arguments.json), std::pair("--trace", arguments.trace)}) {
+    if (const int error = write_problem(path); error != 0)
+      return refuse_run(std::string(flag) + " " + path +
+                        " cannot be written: " + std::strerror(error));
+  }
+  if (arguments.has_roles && !arguments.trace.empty())
+    return refuse_run(
+        "--trace writes the launch of one program; this job has several: take --report");
+  if (const auto code = choose_run_hosts(arguments)) return *code;
+  // cgroup v2 limits nothing beside us: a host that we start could not move us out of its way.
+  std::optional<os::RolesLeafScope> aside;
+  if (arguments.from == RunArguments::From::here)
+    aside.emplace(std::any_of(arguments.roles.begin(), arguments.roles.end(), has_limits));
+  return run_job(arguments);
+}
+
+int run_job_file(const std::string& path, const CLI::App& verb, RunArguments& arguments,
+                 const std::vector<std::string>& command) {
+  if (!command.empty())
+    return refuse_run("with --job the programs are in " + path + ": take '" + command.front() +
+                      "' away, or make a role of it there");
+  const auto file = read_job_file(path);
+  if (!file) return refuse_run(file.error().detail());
+  if (auto applied = apply_job_file(*file, verb, arguments); !applied)
+    return refuse_run(applied.error().detail());
+  return run_programs(arguments);
 }
 
 }  // namespace
 
 void add_run(CLI::App& app, Commands& commands) {
   const auto arguments = std::make_shared<RunArguments>();
-  auto& verb = commands.add(app, "run", kHelp, [arguments, &commands] {
-    return run_command(*arguments, commands.command());
+  const auto file = std::make_shared<std::string>();
+  const auto own = std::make_shared<CLI::App*>();
+  auto& verb = commands.add(app, "run", kHelp, [arguments, file, own, &commands] {
+    return file->empty() ? run_command(*arguments, commands.command())
+                         : run_job_file(*file, **own, *arguments, commands.command());
   });
+  *own = &verb;
   commands.takes_command(verb);
   verb.prefix_command();
-  add_hosts(verb, arguments->said,
-            "N hosts started on this machine (default 1), addresses of running hosts, "
-            "tcp:h[1-4]:7420, or machines to start hosts on, ssh:h[1-4]; default: MESHBUS_HOSTS, "
-            "else the nodes of this Slurm job, else the context in use",
-            "N|ADDRESS,...|ssh:MACHINE,...");
-  verb.add_option("--remote-program", arguments->remote_program,
-                  "Where meshbus is on other machines; default: found in PATH there")
-      ->type_name("PATH")
-      ->group(kHostGroup);
-  verb.add_option("--containment", arguments->containment,
-                  "For hosts started here: auto, cgroup (v2), pidns (a pid namespace), sweep")
-      ->check(CLI::IsMember({"auto", "cgroup", "pidns", "sweep"}))
-      ->type_name("HOW")
-      ->group(kHostGroup);
-  verb.add_option("--use", arguments->use,
-                  "Run on N of the hosts; the others are spares. When a host is lost, the job "
-                  "starts again with a spare in its place")
-      ->check(CLI::Range(1, 1024))
-      ->type_name("N")
-      ->group(kHostGroup);
-  verb.add_option("--min-hosts", arguments->min_hosts,
-                  "When a host is lost and no spare is left, start again on the hosts that are, if "
-                  "they are N at least")
-      ->check(CLI::Range(1, 1024))
-      ->type_name("N")
-      ->group(kHostGroup);
-  verb.add_flag("--preflight", arguments->preflight,
-                "Examine the hosts first, as meshbus doctor does. A host with an error is left out "
-                "where there are spares; otherwise nothing is started, and the exit code is 125")
-      ->group(kHostGroup);
-  add_rank_options(verb, arguments->ranks);
-  verb.add_option("--name", arguments->name, "Name of the mesh; default: that of the program");
-  add_duration(verb, "--timeout", arguments->timeout,
-               "Stop the ranks when they have run for this long, and exit with 124");
-  add_duration(verb, "--stall-after", arguments->stall_after,
-               "Say where the ranks are (see meshbus stacks) when none has written anything, used "
-               "CPU time or told of progress (see meshbus progress) for this long");
-  verb.add_flag("--stall-stop", arguments->stall_stop,
-                "With --stall-after: stop them then, and exit with 124")
-      ->needs("--stall-after");
-  verb.add_flag(
-          "--mpi{auto}", arguments->mpi,
-          "The ranks are one MPI job, unmodified: auto (default; by what the program is linked "
-          "with), pmi1 (MPICH and its kin), pmix (Open MPI); none = they are not, although the "
-          "program is linked with MPI")
-      ->check(CLI::IsMember({"auto", "pmi1", "pmix", "none"}));
-  verb.add_flag("--torch", arguments->torch,
-                "The ranks are a PyTorch job: they find what torchrun sets (see meshbus torchrun)");
-  verb.add_flag("--keep-going", arguments->keep_going, "Let the other ranks go on when one fails");
-  verb.add_option("--set", arguments->settings, "A setting; may be given again")
-      ->type_name("KEY=VALUE");
-  add_restart(verb, arguments->restart);
-  add_output(verb, *arguments);
+  add_job_options(verb, *arguments);
+  verb.add_option(
+          "--job", *file,
+          "The programs are in this file (TOML), and flags for all of them may be; what the "
+          "command line says wins")
+      ->type_name("FILE")
+      ->group("Several programs");
+  add_role_options(verb, arguments->roles.front());
+  add_role_name(verb, arguments->roles.front());
 }
 
 int run_command(RunArguments& arguments, const std::vector<std::string>& command) {
-  arguments.command = command;
-  if (command.empty()) {
-    complain("run what? Give a command: meshbus run -n 4 -- COMMAND ARGUMENTS...");
-    return kUsage;
-  }
-  if (arguments.name) {
-    if (const auto problem = name_problem("--name", *arguments.name); !problem.empty()) {
-      complain(problem);
-      return kUsage;
-    }
-  }
-  for (const auto& [flag, path] :
-       {std::pair("--json", arguments.json), std::pair("--trace", arguments.trace)}) {
-    if (const int error = write_problem(path); error != 0) {
-      complain(std::string(flag) + " " + path + " cannot be written: " + std::strerror(error));
-      return kUsage;
-    }
-  }
-  if (const auto code = choose_run_hosts(arguments)) return *code;
-  // cgroup v2 limits nothing beside us: a host that we start could not move us out of its way.
-  const auto& limits = arguments.ranks.settings;
-  std::optional<os::RolesLeafScope> aside;
-  if (arguments.from == RunArguments::From::here)
-    aside.emplace(limits.memory_limit || limits.pids_limit || limits.cpu_limit);
-  return run_job(arguments);
+  if (command.empty())
+    return refuse_run("run what? Give a command: meshbus run -n 4 -- COMMAND ARGUMENTS...");
+  if (auto read = read_programs(arguments, command); !read)
+    return refuse_run(read.error().detail());
+  return run_programs(arguments);
 }
 
 }  // namespace meshbus::cli

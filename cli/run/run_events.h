@@ -1,29 +1,26 @@
 #pragma once
 
-#include <sys/eventfd.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "agent/mpi/notice.h"
-#include "common/base/unique_fd.h"
+#include "cli/run/event_bell.h"
 #include "meshbus/rank_report.h"
 
 namespace meshbus::cli {
 
-/// What the library's threads tell the main thread of a run. Any thread may tell; the descriptor is
-/// readable when there is something new.
+/// What the library's threads tell the main thread of a run about one role. Any thread may tell;
+/// the bell rings when there is something new.
 class RunEvents {
  public:
-  RunEvents() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
-  int fd() const noexcept { return fd_.get(); }
+  explicit RunEvents(const EventBell& bell) : bell_(bell) {}
   /// A rank failed; the first one that is told stays.
   void failed(const RankReport& rank) {
     tell([&] {
@@ -74,9 +71,14 @@ class RunEvents {
   void wake() {
     tell([] {});
   }
-  void clear() {
-    std::uint64_t count = 0;
-    [[maybe_unused]] const auto n = ::read(fd_.get(), &count, sizeof count);
+  /// A rank is, or was, ready.
+  void ready(std::uint64_t rank) {
+    tell([&] { ready_.insert(rank); });
+  }
+  /// How many different ranks that was said of.
+  std::size_t num_ready() const {
+    const std::lock_guard lock(mutex_);
+    return ready_.size();
   }
   std::optional<RankReport> failure() const {
     const std::lock_guard lock(mutex_);
@@ -125,13 +127,13 @@ class RunEvents {
       const std::lock_guard lock(mutex_);
       change();
     }
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const auto n = ::write(fd_.get(), &one, sizeof one);
+    bell_.ring();
   }
-  UniqueFd fd_;
+  const EventBell& bell_;
   std::atomic<std::chrono::steady_clock::time_point> last_output_{};
   mutable std::mutex mutex_;
   std::optional<RankReport> failure_;
+  std::set<std::uint64_t> ready_;
   bool ended_ = false;
   std::optional<std::uint64_t> stopped_;
   int output_error_ = 0;

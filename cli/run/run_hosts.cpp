@@ -1,24 +1,11 @@
 #include "cli/run/run_hosts.h"
 
-#include <algorithm>
-#include <cctype>
-#include <charconv>
-
+#include "cli/run/role_hosts.h"
 #include "cli/support/exit_codes.h"
 #include "cli/support/text_error.h"
 #include "meshbus/remote_hosts.h"
 
 namespace meshbus::cli {
-namespace {
-
-constexpr std::uint64_t kMostHosts = 1024;
-
-bool is_number(const std::string& text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(),
-                                      [](unsigned char c) { return std::isdigit(c) != 0; });
-}
-
-}  // namespace
 
 std::optional<int> choose_run_hosts(RunArguments& arguments) {
   using From = RunArguments::From;
@@ -30,31 +17,42 @@ std::optional<int> choose_run_hosts(RunArguments& arguments) {
     complain(list.error().detail());
     return kUsage;
   }
-  if (list->words.size() == 1 && is_number(list->words.front().text)) {
-    const auto& text = list->words.front().text;
-    const auto [end, error] =
-        std::from_chars(text.data(), text.data() + text.size(), arguments.hosts);
-    if (error != std::errc() || arguments.hosts == 0 || arguments.hosts > kMostHosts) {
-      complain(list->source + " takes 1 to 1024 hosts on this machine, not " + text);
-      return kUsage;
-    }
-    list->words.clear();
+  const auto number = number_of_hosts(*list);
+  if (!number) {
+    complain(number.error().detail());
+    return kUsage;
   }
+  const bool is_said = is_slurm || !list->words.empty();
+  arguments.hosts = number->value_or(1);
+  if (*number) list->words.clear();
   arguments.from = is_slurm              ? From::slurm
                    : is_ssh(*list)       ? From::ssh
                    : list->words.empty() ? From::here
                                          : From::addresses;
-  if (arguments.from == From::addresses) {
-    if (const auto addresses = parse_hosts(*list); !addresses) {
-      complain(addresses.error().detail());
-      return kUsage;
-    }
-  }
   // The command line's own come last: they win.
   std::vector<std::string> settings;
   for (const auto& [key, value] : list->settings) settings.push_back(key + "=" + value);
   arguments.settings.insert(arguments.settings.begin(), settings.begin(), settings.end());
   arguments.list = std::move(*list);
+  std::vector<HostList> own;
+  for (const auto& role : arguments.roles) {
+    auto hosts = role.said.is_empty() ? Result<HostList>(HostList()) : hosts_said(role.said);
+    if (!hosts) {
+      complain(hosts.error().detail());
+      return kUsage;
+    }
+    own.push_back(std::move(*hosts));
+  }
+  if (const auto shared = share_hosts(arguments, own, is_said); !shared) {
+    complain(shared.error().detail());
+    return kUsage;
+  }
+  if (arguments.from == From::addresses) {
+    if (const auto addresses = parse_hosts(arguments.list); !addresses) {
+      complain(addresses.error().detail());
+      return kUsage;
+    }
+  }
   return std::nullopt;
 }
 

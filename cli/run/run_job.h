@@ -6,9 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/run/rank_options.h"
+#include "cli/run/role_arguments.h"
 #include "cli/support/host_list.h"
-#include "meshbus/restart_policy.h"
 
 namespace meshbus::cli {
 
@@ -25,22 +24,18 @@ struct RunArguments {
   /// The job goes on with so many hosts when there are no spares left; nothing = as many as it
   /// uses.
   std::optional<std::uint64_t> min_hosts;
-  RankOptions ranks;
-  std::optional<std::string> name;
+  /// What is run: one program, or several roles. Never empty.
+  std::vector<RoleArguments> roles = std::vector<RoleArguments>(1);
+  /// The ranks find the other roles by name: there are several, or a job file.
+  bool has_roles = false;
   std::optional<std::chrono::milliseconds> timeout;
   /// Look where the ranks are when they have stood still for so long.
   std::optional<std::chrono::milliseconds> stall_after;
   bool stall_stop = false;
-  bool keep_going = false;
   /// Examine the hosts first, and keep those that fail out of the job.
   bool preflight = false;
-  /// none, auto, pmi1, pmix; empty = not said.
-  std::string mpi;
-  /// The ranks find what torchrun sets.
-  bool torch = false;
-  RestartPolicy restart;
   bool no_prefix = false;
-  /// none, all, or a rank.
+  /// none, all, or a rank; of the first role.
   std::string input = "0";
   std::string json;
   bool report = false;
@@ -49,15 +44,14 @@ struct RunArguments {
   /// Where `meshbus` is on other machines.
   std::string remote_program;
   std::vector<std::string> settings;
-  std::vector<std::string> command;
 
   /// Whether the job is run again on other hosts when one is lost (spec 18.1).
   bool has_spares() const { return use.has_value() || min_hosts.has_value(); }
 };
 
-/// Starts the mesh, shows its output, and says how it ended. It ends the mesh in bounded time when
-/// a rank fails, the time is up or a signal says so. Returns the exit code of spec 12.2. Call it on
-/// the main thread before any other thread exists: it takes over signals.
+/// Starts a mesh for each role, shows their output, and says how they ended. It ends the meshes in
+/// bounded time when a rank fails, the time is up or a signal says so. Returns the exit code of
+/// spec 12.2. Call it on the main thread before any other thread exists: it takes over signals.
 int run_job(const RunArguments& arguments);
 
 }  // namespace meshbus::cli

@@ -11,6 +11,9 @@
 namespace meshbus::cli {
 namespace {
 
+/// Ends at about the same time have no order that clocks could tell.
+constexpr std::chrono::milliseconds kSameTime{50};
+
 std::string count_of(std::uint64_t count, const std::string& what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
@@ -20,47 +23,91 @@ std::string named(const std::vector<std::uint64_t>& ranks) {
   return (ranks.size() == 1 ? "rank " : "ranks ") + to_string(to_rank_set(ranks));
 }
 
+std::string prefix_of(const RoleOutcome& role) {
+  return role.name.empty() ? "" : role.name + " ";
+}
+
+/// Ranks of several roles: "trainer rank 3, rollout ranks 0-7".
+class Named {
+ public:
+  void add(const RoleOutcome& role, std::uint64_t rank) {
+    if (roles_.empty() || roles_.back().first != &role) roles_.push_back({&role, {}});
+    roles_.back().second.push_back(rank);
+    ++count_;
+  }
+  std::uint64_t count() const { return count_; }
+  std::string text() const {
+    std::string text;
+    for (const auto& [role, ranks] : roles_)
+      text += (text.empty() ? "" : ", ") + prefix_of(*role) + named(ranks);
+    return text;
+  }
+
+ private:
+  std::vector<std::pair<const RoleOutcome*, std::vector<std::uint64_t>>> roles_;
+  std::uint64_t count_ = 0;
+};
+
 }  // namespace
 
-std::string last_words(const MeshOutcome& outcome) {
-  if (!outcome.first_failure) return {};
-  const RankReport& first = *outcome.first_failure;
+std::optional<RoleFailure> first_failure(const std::vector<RoleOutcome>& roles) {
+  std::optional<RoleFailure> first;
+  for (const auto& role : roles) {
+    if (!role.ranks.first_failure) continue;
+    const auto& report = *role.ranks.first_failure;
+    const bool is_earlier = first && first->report->ended && report.ended &&
+                            *report.ended + kSameTime < *first->report->ended;
+    if (!first || is_earlier) first = RoleFailure{&role, &report};
+  }
+  return first;
+}
+
+std::string words_of(const RoleFailure& failure) {
+  return (failure.role->name.empty() ? "" : failure.role->name + " ") + failure.report->describe();
+}
+
+std::string last_words(const std::vector<RoleOutcome>& roles) {
+  const auto failure = first_failure(roles);
+  if (!failure) return {};
+  const RankReport& first = *failure->report;
+  const auto who = prefix_of(*failure->role) + "rank " + std::to_string(first.rank);
   std::string text;
   std::string_view tail = first.stderr_tail;
   if (!tail.empty()) {
-    text += "meshbus: last lines of rank " + std::to_string(first.rank) + " on stderr:\n";
+    text += "meshbus: last lines of " + who + " on stderr:\n";
     while (!tail.empty()) {
       const auto end = tail.find('\n');
       text += "meshbus: | " + shown(tail.substr(0, end)) + "\n";
       tail.remove_prefix(end == std::string_view::npos ? tail.size() : end + 1);
     }
   }
-  std::vector<std::uint64_t> failed;
-  std::vector<std::uint64_t> stopped;
-  std::vector<std::uint64_t> left;
-  for (const auto& rank : outcome.ranks) {
-    if (rank.rank == first.rank) continue;
-    if (!rank.is_terminal()) {
-      left.push_back(rank.rank);
-    } else if (rank.is_failure()) {
-      failed.push_back(rank.rank);
-    } else if (rank.step != StopStep::none) {
-      stopped.push_back(rank.rank);
+  Named failed;
+  Named stopped;
+  Named left;
+  for (const auto& role : roles) {
+    for (const auto& rank : role.ranks.ranks) {
+      if (&role == failure->role && rank.rank == first.rank) continue;
+      if (!rank.is_terminal()) {
+        left.add(role, rank.rank);
+      } else if (rank.is_failure()) {
+        failed.add(role, rank.rank);
+      } else if (rank.step != StopStep::none) {
+        stopped.add(role, rank.rank);
+      }
     }
   }
-  if (!failed.empty())
-    text += "meshbus: after it failed " + count_of(failed.size(), "more rank") + ": " +
-            named(failed) + "\n";
-  if (!stopped.empty()) text += "meshbus: stopped because of it: " + named(stopped) + "\n";
-  if (!left.empty()) text += "meshbus: not ended, or nobody can say: " + named(left) + "\n";
+  if (failed.count() > 0)
+    text += "meshbus: after it failed " + count_of(failed.count(), "more rank") + ": " +
+            failed.text() + "\n";
+  if (stopped.count() > 0) text += "meshbus: stopped because of it: " + stopped.text() + "\n";
+  if (left.count() > 0) text += "meshbus: not ended, or nobody can say: " + left.text() + "\n";
   // A rank that misses a deadline of its launch is seldom alone.
   if (first.code == ErrorCode::timeout)
-    text += "meshbus: not ready: " + describe_stuck(outcome.ranks) + "\n";
+    text += "meshbus: not ready: " + describe_stuck(failure->role->ranks.ranks) + "\n";
   if (first.restarts > 0)
-    text += "meshbus: rank " + std::to_string(first.rank) + " had been started anew " +
-            count_of(first.restarts, "time") + "\n";
+    text += "meshbus: " + who + " had been started anew " + count_of(first.restarts, "time") + "\n";
   // The one line that matters stands last, where a terminal shows it.
-  return text + "meshbus: first failure: " + shown_lines(first.describe()) + "\n";
+  return text + "meshbus: first failure: " + shown_lines(words_of(*failure)) + "\n";
 }
 
 std::string words_of_silence(const std::vector<RankReport>& silent) {
@@ -93,16 +140,18 @@ std::string words_of_left(const std::vector<RankReport>& left, bool may_live_on)
   return text;
 }
 
-std::string words_of_a_stop(const MeshOutcome& outcome) {
-  std::vector<std::uint64_t> stopped;
+std::string words_of_a_stop(const std::vector<RoleOutcome>& roles) {
+  Named stopped;
   const RankReport* first = nullptr;
-  for (const auto& rank : outcome.ranks) {
-    if (rank.step == StopStep::none) continue;
-    stopped.push_back(rank.rank);
-    if (first == nullptr || first->stopped_by.empty()) first = &rank;
+  for (const auto& role : roles) {
+    for (const auto& rank : role.ranks.ranks) {
+      if (rank.step == StopStep::none) continue;
+      stopped.add(role, rank.rank);
+      if (first == nullptr || first->stopped_by.empty()) first = &rank;
+    }
   }
   if (first == nullptr) return {};
-  return "meshbus: " + named(stopped) + (stopped.size() == 1 ? " was" : " were") + " stopped by " +
+  return "meshbus: " + stopped.text() + (stopped.count() == 1 ? " was" : " were") + " stopped by " +
          (first->stopped_by.empty() ? "another program" : first->stopped_by) +
          (first->stop_reason.empty() ? "" : ": " + first->stop_reason) + "\n";
 }
@@ -118,25 +167,52 @@ std::string json_report(const Error& error, int exit_code) {
   return dump(json, 2) + "\n";
 }
 
-std::string json_report(const ProcMeshRef& mesh, const MeshOutcome& outcome, int exit_code,
-                        const std::vector<FormerAttempt>& attempts, const BindingMap& bindings,
+namespace {
+
+/// What the report of a run and that of one role of several have in common.
+void add_ranks(nlohmann::ordered_json& json, const RoleOutcome& role) {
+  using Json = nlohmann::ordered_json;
+  json["mesh"] = role.mesh ? Json(role.mesh->mesh().to_string()) : Json(nullptr);
+  json["region"] = role.mesh ? Json(role.mesh->region().to_string()) : Json(nullptr);
+  json["ranks"] = Json::array();
+  for (const auto& rank : role.ranks.ranks) json["ranks"].push_back(rank_json(rank));
+  json["former_lives"] = Json::array();
+  for (const auto& life : role.ranks.former_lives) json["former_lives"].push_back(rank_json(life));
+  json["first_failure"] =
+      role.ranks.first_failure ? Json(role.ranks.first_failure->rank) : Json(nullptr);
+}
+
+}  // namespace
+
+std::string json_report(const RoleOutcome& role, int exit_code,
+                        const std::vector<FormerAttempt>& attempts,
                         const nlohmann::ordered_json& stacks) {
   nlohmann::ordered_json json;
-  json["mesh"] = mesh.mesh().to_string();
-  json["region"] = mesh.region().to_string();
-  json["ranks"] = nlohmann::ordered_json::array();
-  for (const auto& rank : outcome.ranks) json["ranks"].push_back(rank_json(rank));
-  json["former_lives"] = nlohmann::ordered_json::array();
-  for (const auto& life : outcome.former_lives) json["former_lives"].push_back(rank_json(life));
-  json["first_failure"] = outcome.first_failure
-                              ? nlohmann::ordered_json(outcome.first_failure->rank)
-                              : nlohmann::ordered_json(nullptr);
+  add_ranks(json, role);
   json["exit_code"] = exit_code;
   json["attempts"] = nlohmann::ordered_json::array();
   for (const auto& attempt : attempts)
     json["attempts"].push_back(
         {{"mesh", attempt.mesh}, {"lost_hosts", attempt.lost_hosts}, {"reason", attempt.reason}});
-  json["binding"] = rank_map_json(mesh, bindings);
+  json["binding"] = rank_map_json(*role.mesh, role.bindings);
+  json["stacks"] = stacks;
+  return dump(json, 2) + "\n";
+}
+
+std::string json_report(const std::vector<RoleOutcome>& roles, int exit_code,
+                        const nlohmann::ordered_json& stacks) {
+  nlohmann::ordered_json json;
+  json["roles"] = nlohmann::ordered_json::array();
+  for (const auto& role : roles) {
+    nlohmann::ordered_json one{{"role", role.name}};
+    add_ranks(one, role);
+    one["binding"] = role.mesh ? rank_map_json(*role.mesh, role.bindings) : nullptr;
+    json["roles"].push_back(std::move(one));
+  }
+  json["first_failure"] = nullptr;
+  if (const auto failure = first_failure(roles))
+    json["first_failure"] = {{"role", failure->role->name}, {"rank", failure->report->rank}};
+  json["exit_code"] = exit_code;
   json["stacks"] = stacks;
   return dump(json, 2) + "\n";
 }

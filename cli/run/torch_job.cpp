@@ -53,12 +53,12 @@ std::uint64_t count_gpus() {
   return count;
 }
 
-void wrap_torch(ProcSpec& spec, const RunArguments& arguments, std::uint64_t hosts) {
+void wrap_torch(ProcSpec& spec, const RoleArguments& role, std::uint64_t hosts) {
   spec.command.insert(spec.command.begin(), "meshbus-torch-exec");
   spec.environment.emplace_back("MESHBUS_TORCH_HOSTS", std::to_string(hosts));
   spec.environment.emplace_back("MESHBUS_TORCH_MAX_RESTARTS",
-                                std::to_string(arguments.restart.budget.value_or(0)));
-  if (arguments.restart.on != RestartPolicy::On::never && arguments.restart.gang == Gang::all)
+                                std::to_string(role.restart.budget.value_or(0)));
+  if (role.restart.on != RestartPolicy::On::never && role.restart.gang == Gang::all)
     spec.environment.emplace_back("MESHBUS_TORCH_GANG", "all");
 }
 

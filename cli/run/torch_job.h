@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "cli/run/run_job.h"
+#include "cli/run/role_arguments.h"
 #include "meshbus/proc_mesh.h"
 #include "meshbus/result.h"
 
@@ -27,7 +27,7 @@ std::uint64_t count_gpus();
 
 /// Has the ranks begin with the program that sets what torchrun would have set. `hosts`: those of
 /// the run.
-void wrap_torch(ProcSpec& spec, const RunArguments& arguments, std::uint64_t hosts);
+void wrap_torch(ProcSpec& spec, const RoleArguments& role, std::uint64_t hosts);
 /// What is to be said of OMP_NUM_THREADS, in one line; nothing when the user has set it.
 std::optional<std::string> threads_note(const ProcSpec& spec);
 

@@ -10,9 +10,9 @@
 #include <thread>
 #include <vector>
 
-#include "cli/run/job_start.h"
 #include "cli/run/run_command.h"
 #include "cli/run/run_hosts.h"
+#include "cli/run/say.h"
 #include "cli/run/torch_job.h"
 #include "cli/support/command.h"
 #include "cli/support/exit_codes.h"
@@ -100,12 +100,13 @@ int run_torchrun(TorchrunArguments& arguments, const std::vector<std::string>& w
   }
   auto per_host = Extent::make({{"gpu", *ranks}});
   if (!per_host) return refuse(per_host.error().to_string());
-  run.ranks.per_host = std::move(*per_host);
-  run.torch = true;
+  run.roles.front().ranks.per_host = std::move(*per_host);
+  run.roles.front().torch = true;
   if (arguments.restarts > 0) {
-    run.restart.on = RestartPolicy::On::failure;
-    run.restart.budget = arguments.restarts;
-    run.restart.gang = Gang::all;
+    auto& restart = run.roles.front().restart;
+    restart.on = RestartPolicy::On::failure;
+    restart.budget = arguments.restarts;
+    restart.gang = Gang::all;
   }
   for (const auto& note : arguments.notes) say(note);
   return run_command(run, whole_command(arguments, words));

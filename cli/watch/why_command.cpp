@@ -68,13 +68,12 @@ Result<Wanted> parse_wanted(const WhyArguments& arguments) {
 }
 
 /// What the hosts have written down, and which of them did not say.
-EventListing events_of(ReachedHosts& hosts, const Wanted& wanted) {
-  const auto mesh = is_pattern(wanted.mesh) ? std::string() : wanted.mesh;
+/// What is asked for is not only of the mesh that is wanted: others may be roles of its job.
+EventListing events_of(ReachedHosts& hosts) {
   std::vector<std::future<Result<EventListing>>> asked;
   for (const auto& part : hosts.parts)
-    asked.push_back(std::async(std::launch::async, [&part, &mesh, limit = hosts.left] {
-      return part.events(mesh, limit);
-    }));
+    asked.push_back(std::async(std::launch::async,
+                               [&part, limit = hosts.left] { return part.events({}, limit); }));
   EventListing all{{}, hosts.listing.unreachable};
   for (auto& one : asked) {
     auto listing = one.get();
@@ -91,6 +90,21 @@ EventListing events_of(ReachedHosts& hosts, const Wanted& wanted) {
   std::stable_sort(all.events.begin(), all.events.end(),
                    [](const HostEvent& a, const HostEvent& b) { return a.time < b.time; });
   return all;
+}
+
+/// The meshes with events that are meant by that word, the last one in front.
+std::vector<std::string> named(const EventListing& listing, const std::string& mesh) {
+  auto names = meshes_in(listing.events);
+  std::erase_if(names, [&](const auto& name) { return !is_named(name, mesh); });
+  return names;
+}
+
+/// Roles of one job have one story.
+void leave_one_of_each_job(std::vector<std::string>& names) {
+  for (auto name = names.begin(); name != names.end(); ++name)
+    names.erase(std::remove_if(name + 1, names.end(),
+                               [&](const auto& other) { return is_one_job(*name, other); }),
+                names.end());
 }
 
 /// The principals behind addresses on the bus, by the audit trails of the hosts.
@@ -135,18 +149,20 @@ std::string seconds_text(std::chrono::duration<double> time) {
 }
 
 /// "ranks 0-1,3 on unix:/…", "rank 2 (gpu=2/4) on …", "host unix:/…"
-std::string place_of(const StoryEntry& entry) {
+/// With a role of a job in front when it is a job.
+std::string place_of(const StoryEntry& entry, bool is_job) {
   const auto host = entry.event.host.to_string();
-  if (entry.ranks.empty()) return (entry.event.mesh.empty() ? "host " : "on ") + host;
+  const auto role = is_job && !entry.event.mesh.empty() ? base_of(entry.event.mesh) + " " : "";
+  if (entry.ranks.empty()) return (entry.event.mesh.empty() ? "host " : role + "on ") + host;
   const bool is_one = entry.ranks.size() == 1 && entry.ranks.front().size() == 1;
   const auto point = is_one && entry.event.end ? entry.event.end->point : std::string();
-  return (is_one ? "rank " : "ranks ") + to_string(entry.ranks) +
+  return role + (is_one ? "rank " : "ranks ") + to_string(entry.ranks) +
          (point.empty() ? "" : " (" + text::visible(point) + ")") + " on " + host;
 }
 
-void print_entry(const StoryEntry& entry, const Principals& principals) {
+void print_entry(const StoryEntry& entry, bool is_job, const Principals& principals) {
   const std::string principal = principal_of(entry.event, principals);
-  std::cout << "  " << milliseconds_text(entry.time) << "  " << place_of(entry) << ": "
+  std::cout << "  " << milliseconds_text(entry.time) << "  " << place_of(entry, is_job) << ": "
             << text::visible(words_of(entry.event))
             << (principal.empty() ? "" : ", which is " + text::visible(principal)) << "\n";
   if (!entry.event.end) return;
@@ -169,7 +185,11 @@ void print_entry(const StoryEntry& entry, const Principals& principals) {
 }
 
 void print(const Story& story, const Principals& principals) {
-  std::cout << "mesh " << text::visible(story.mesh) << "\n";
+  std::cout << "mesh " << text::visible(story.mesh);
+  for (const auto& other : story.others)
+    std::cout << (&other == &story.others.front() ? ", in one job with " : ", ")
+              << text::visible(other);
+  std::cout << "\n";
   std::optional<StoryRole> role;
   for (const auto& entry : story.entries) {
     if (role != entry.role) {
@@ -177,7 +197,7 @@ void print(const Story& story, const Principals& principals) {
       std::cout << titles[static_cast<std::size_t>(entry.role)] << ":\n";
     }
     role = entry.role;
-    print_entry(entry, principals);
+    print_entry(entry, !story.others.empty(), principals);
   }
 }
 
@@ -185,6 +205,7 @@ Json entry_json(const StoryEntry& entry, const Principals& principals) {
   const auto& event = entry.event;
   Json json;
   json["role"] = std::string(to_string(entry.role));
+  json["mesh"] = event.mesh.empty() ? Json(nullptr) : Json(event.mesh);
   json["kind"] = std::string(to_string(event.kind));
   json["time"] = time_text(entry.time);
   json["host"] = event.host.to_string();
@@ -201,6 +222,7 @@ Json entry_json(const StoryEntry& entry, const Principals& principals) {
 Json story_json(const Story& story, const EventListing& listing, const Principals& principals) {
   Json json;
   json["mesh"] = story.mesh;
+  json["others"] = story.others;
   json["first"] = nullptr;
   json["events"] = Json::array();
   for (const auto& entry : story.entries) {
@@ -223,7 +245,7 @@ int explain_nothing(const ReachedHosts& hosts, const WhyArguments& arguments,
       continue;
     }
     if (arguments.hosts.json) {
-      std::cout << dump(story_json({mesh.name, {}}, {}, {}), 2) << "\n";
+      std::cout << dump(story_json({mesh.name, {}, {}}, {}, {}), 2) << "\n";
     } else {
       std::cout << "mesh " << mesh.name << ": nothing of it has ended\n";
     }
@@ -261,17 +283,16 @@ int why(const WhyArguments& arguments) {
     complain(wanted.error().detail());
     return kUsage;
   }
-  auto listing = events_of(hosts, *wanted);
-  if (wanted->mesh != arguments.target && meshes_in(listing.events).empty() &&
-      !wanted->mesh.empty() && arguments.target.find('[') == std::string::npos) {
+  const auto listing = events_of(hosts);
+  auto names = named(listing, wanted->mesh);
+  if (wanted->mesh != arguments.target && names.empty() && !wanted->mesh.empty() &&
+      arguments.target.find('[') == std::string::npos) {
     // It looked like the name of a proc.
     wanted = Wanted{arguments.target, arguments.ranks};
-    listing = events_of(hosts, *wanted);
+    names = named(listing, wanted->mesh);
   }
   wanted->is_several = arguments.is_all || is_pattern(wanted->mesh);
   int code = listing.unreachable.empty() ? 0 : kFailed;
-  auto names = meshes_in(listing.events);
-  std::erase_if(names, [&](const auto& name) { return !is_named(name, wanted->mesh); });
   if (names.empty()) return std::max(code, explain_nothing(hosts, arguments, *wanted));
   if (!wanted->is_several && names.size() > 1 && !arguments.target.empty() && !wanted->mesh.empty())
     complain(
@@ -279,6 +300,7 @@ int why(const WhyArguments& arguments) {
         " meshes of that name have events, this is the last one; give a whole name for another: " +
         names[1] + (names.size() > 2 ? " and others" : ""));
   if (!wanted->is_several) names.resize(1);
+  leave_one_of_each_job(names);
   const Principals principals = principals_of(hosts, listing.events);
   Json all = Json::array();
   for (const auto& name : names) {

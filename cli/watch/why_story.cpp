@@ -4,6 +4,7 @@
 #include <charconv>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "meshbus/name.h"
 
@@ -61,25 +62,46 @@ StoryRole role_of(const HostEvent& event) {
   }
 }
 
+/// Why a stop came: what was given with the order, or stands in the report of the end.
+const std::string& stop_reason_of(const HostEvent& event) {
+  return event.end ? event.end->stop_reason : event.text;
+}
+
+/// Whether another role of its job brought the stop: `run` begins the reason with the name of that
+/// role, "trainer[3] failed: exit 3".
+bool is_stop_by_role(const HostEvent& event, const std::set<std::string>& roles) {
+  const bool is_stop =
+      event.kind == EventKind::stop_asked || (event.end && event.end->step != StopStep::none);
+  if (!is_stop || roles.size() < 2) return false;
+  const auto& reason = stop_reason_of(event);
+  const auto end = reason.find_first_of("[: ");
+  return end != std::string::npos && roles.contains(reason.substr(0, end));
+}
+
 bool died_with_keeper(const HostEvent& event) {
   return event.end && event.end->consequence &&
          (event.end->cause == Cause::keeper_lost || event.end->cause == Cause::frozen);
 }
 
-bool is_shown(const HostEvent& event, const RankSet& ranks,
-              const std::set<std::uint64_t>& reasons) {
+/// A rank of one of the meshes.
+using MeshRank = std::pair<std::string, std::uint64_t>;
+
+bool is_shown(const HostEvent& event, const std::string& mesh, const RankSet& ranks,
+              const std::set<MeshRank>& reasons, const std::set<std::string>& roles) {
   if (event.kind == EventKind::unknown) return false;
   // The ends that it brought say the same.
-  if (event.kind == EventKind::stop_asked && event.because && reasons.contains(*event.because))
+  if (event.kind == EventKind::stop_asked && event.because &&
+      reasons.contains({event.mesh, *event.because}))
     return false;
-  return !event.end || ranks.empty() || contains(ranks, event.end->rank);
+  if (event.kind == EventKind::stop_asked && is_stop_by_role(event, roles)) return false;
+  return !event.end || ranks.empty() || (event.mesh == mesh && contains(ranks, event.end->rank));
 }
 
 /// What ends of several ranks must have in common to be told as one.
 std::string key_of(const StoryEntry& entry) {
   const auto& end = *entry.event.end;
   return std::to_string(static_cast<int>(entry.role)) + entry.event.host.to_string() + '\n' +
-         words_of(entry.event) + '\n' + end.stderr_tail;
+         entry.event.mesh + '\n' + words_of(entry.event) + '\n' + end.stderr_tail;
 }
 
 void join(std::vector<StoryEntry>& entries) {
@@ -117,6 +139,16 @@ std::string_view to_string(StoryRole role) noexcept {
   return "also";
 }
 
+std::string base_of(const std::string& mesh) {
+  return mesh.substr(0, mesh.rfind('-'));
+}
+
+bool is_one_job(const std::string& mesh, const std::string& other) {
+  const auto dash = mesh.rfind('-');
+  return mesh == other || (dash != std::string::npos && other.rfind('-') != std::string::npos &&
+                           mesh.substr(dash) == other.substr(other.rfind('-')));
+}
+
 std::optional<NamedRank> parse_proc(std::string_view word) {
   if (const auto comma = word.rfind(','); comma != std::string_view::npos)
     word.remove_prefix(comma + 1);
@@ -142,37 +174,45 @@ std::vector<std::string> meshes_in(const std::vector<HostEvent>& events) {
 }
 
 Story tell(const std::vector<HostEvent>& events, const std::string& mesh, const RankSet& ranks) {
-  Story story{mesh, {}};
+  Story story{mesh, {}, {}};
   std::optional<Time> begin;
   std::optional<Time> end;
   bool has_lost_keeper = false;
-  std::set<std::uint64_t> reasons;
-  std::map<std::uint64_t, std::uint64_t> last_lives;
+  std::set<std::string> roles;
+  std::set<MeshRank> reasons;
+  std::map<MeshRank, std::uint64_t> last_lives;
   for (const auto& event : events) {
-    if (event.mesh != mesh) continue;
-    if (event.end)
-      last_lives[event.end->rank] = std::max(last_lives[event.end->rank], event.end->restarts);
+    if (!is_one_job(event.mesh, mesh)) continue;
+    if (roles.insert(base_of(event.mesh)).second && event.mesh != mesh)
+      story.others.push_back(base_of(event.mesh));
+    if (event.end) {
+      auto& last = last_lives[{event.mesh, event.end->rank}];
+      last = std::max(last, event.end->restarts);
+    }
     const auto time = event.end && event.end->started ? *event.end->started : time_of(event);
     begin = begin ? std::min(*begin, time) : time;
     end = end ? std::max(*end, time_of(event)) : time_of(event);
     has_lost_keeper = has_lost_keeper || died_with_keeper(event);
-    if (event.end && event.end->because) reasons.insert(*event.end->because);
+    if (event.end && event.end->because) reasons.emplace(event.mesh, *event.end->because);
   }
   if (!begin) return story;
   for (const auto& event : events) {
     const auto time = time_of(event);
-    if (event.mesh != mesh && (!event.mesh.empty() || time < *begin || time - *end > kAround))
+    if (!is_one_job(event.mesh, mesh) &&
+        (!event.mesh.empty() || time < *begin || time - *end > kAround))
       continue;
-    story.entries.push_back({role_of(event), event, {}, time});
+    const auto role = is_stop_by_role(event, roles) ? StoryRole::consequence : role_of(event);
+    story.entries.push_back({role, event, {}, time});
   }
   std::stable_sort(story.entries.begin(), story.entries.end(),
                    [](const auto& a, const auto& b) { return a.time < b.time; });
   // What another life has mended is not what ended the mesh.
   const auto is_mended = [&](const HostEvent& event) {
-    return event.end && event.end->restarts < last_lives[event.end->rank];
+    return event.end && event.end->restarts < last_lives[{event.mesh, event.end->rank}];
   };
   auto first = std::find_if(story.entries.begin(), story.entries.end(), [&](const auto& entry) {
-    return entry.time <= *end && may_be_first(entry.event) && !is_mended(entry.event);
+    return entry.time <= *end && may_be_first(entry.event) && !is_mended(entry.event) &&
+           !is_stop_by_role(entry.event, roles);
   });
   if (first == story.entries.end() && has_lost_keeper) {
     // The warden's words about the keeper; without them, the first rank that died with it.
@@ -185,7 +225,7 @@ Story tell(const std::vector<HostEvent>& events, const std::string& mesh, const 
   }
   if (first != story.entries.end()) first->role = StoryRole::first;
   std::erase_if(story.entries, [&](const auto& entry) {
-    return entry.role != StoryRole::first && !is_shown(entry.event, ranks, reasons);
+    return entry.role != StoryRole::first && !is_shown(entry.event, mesh, ranks, reasons, roles);
   });
   std::stable_sort(story.entries.begin(), story.entries.end(),
                    [](const auto& a, const auto& b) { return a.role < b.role; });

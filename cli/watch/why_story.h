@@ -29,12 +29,20 @@ struct StoryEntry {
   std::chrono::system_clock::time_point time;
 };
 
-/// How one mesh ended, out of the event logs of its hosts. Pure.
+/// How one mesh ended, out of the event logs of its hosts. Meshes that share a uuid are roles of
+/// one job, and their story is one. Pure.
 struct Story {
   std::string mesh;
+  /// The other roles of its job, by name; empty: there are none.
+  std::vector<std::string> others;
   /// The first one, its consequences, then the others; each by time.
   std::vector<StoryEntry> entries;
 };
+
+/// "train" of "train-13Se1Maqzryj".
+std::string base_of(const std::string& mesh);
+/// Whether these are roles of one job.
+bool is_one_job(const std::string& mesh, const std::string& other);
 
 /// Splits what was asked for, "trainers_3-13Se1Maqzryj" or a ProcId, into mesh and rank; nothing
 /// when it is no name of a proc.
@@ -47,7 +55,8 @@ std::optional<NamedRank> parse_proc(std::string_view word);
 /// The names of the meshes in these events, the one that something happened to last in front.
 std::vector<std::string> meshes_in(const std::vector<HostEvent>& events);
 
-/// Takes from these events, by time, those of `mesh` and of its hosts while it lived. `ranks`: the
+/// Takes from these events, by time, those of `mesh`, of the other roles of its job, and of their
+/// hosts while they lived. `ranks`: the
 /// ends of other ranks are left out, but for the first cause; empty: all.
 Story tell(const std::vector<HostEvent>& events, const std::string& mesh, const RankSet& ranks);
 

@@ -17,6 +17,7 @@ constexpr auto kOwnPrefixes = std::to_array<Names>({"MESHBUS_RANK_", "MESHBUS_SI
 constexpr auto kPlaces = std::to_array<Names>({
     "MASTER_ADDR",
     "MASTER_PORT",
+    "MESHBUS_LISTEN_PORT",
     // torchrun
     "GROUP_RANK",
     "GROUP_WORLD_SIZE",
@@ -54,7 +55,7 @@ constexpr auto kPlaces = std::to_array<Names>({
 /// for.
 constexpr auto kPlacePrefixes = std::to_array<Names>(
     {"TORCHELASTIC_", "OMPI_COMM_WORLD_", "OMPI_MCA_ess", "OMPI_MCA_orte_", "OMPI_MCA_pmix", "PMI_",
-     "PMIX_", "PRTE_", "JSM_", "MPI_LOCAL", "MESHBUS_MPI_", "MESHBUS_TORCH_"});
+     "PMIX_", "PRTE_", "JSM_", "MPI_LOCAL", "MESHBUS_MPI_", "MESHBUS_TORCH_", "MESHBUS_ROLE"});
 /// These begin as the prefixes above do, but users set them.
 constexpr auto kTunedPrefixes = std::to_array<Names>({"PMIX_MCA_", "PRTE_MCA_"});
 

@@ -166,7 +166,7 @@ LIBRARY = re.compile(
     r"|prometheus/|pybind11/)"
 )
 # Slow to compile: they stay in .cpp files.
-HEAVY = re.compile(r"^(CLI/|nlohmann/(?!json_fwd\.hpp$)|spdlog/|fmt/|Poco/|pybind11/)")
+HEAVY = re.compile(r"^(CLI/|nlohmann/(?!json_fwd\.hpp$)|spdlog/|fmt/|toml\+\+/|Poco/|pybind11/)")
 
 
 def area_of(path):

@@ -35,6 +35,7 @@ PACKAGES = [
     "libcli11-dev",
     "libexpected-dev",
     "nlohmann-json3-dev",
+    "libtomlplusplus-dev",
     "libncurses-dev",
     "doctest-dev",
 ]

@@ -5,7 +5,7 @@
 # bring several 100 MB of LLVM with them.
 packages=(g++ cmake ninja-build ccache mold libzmq3-dev cppzmq-dev libsodium-dev
   libflatbuffers-dev flatbuffers-compiler libpoco-dev prometheus-cpp-dev libspdlog-dev
-  libcli11-dev libexpected-dev nlohmann-json3-dev libncurses-dev doctest-dev
+  libcli11-dev libexpected-dev nlohmann-json3-dev libtomlplusplus-dev libncurses-dev doctest-dev
   libbenchmark-dev libdw-dev libhwloc-dev)
 # What only tests need: tests/dev/deal is Python, and examples/monitor.py a ZeroMQ tool in it.
 test_packages=(python3 python3-zmq python3-flatbuffers python3-jsonschema openssh-client)

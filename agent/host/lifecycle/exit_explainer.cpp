@@ -48,6 +48,10 @@ std::unique_ptr<wire::ExitReportT> ExitExplainer::report(const Proc& proc) {
   auto report = std::make_unique<wire::ExitReportT>();
   report->rank = proc.rank();
   explain(proc, *report);
+  // A rank that was stopped may have failed at that; why is no news.
+  const auto note = errors_.take(proc);
+  if (!note.empty() && !proc.state.is_stop_asked() && report->reason != "exit 0")
+    report->reason += ": " + note;
   const std::string tail = proc.output.err.tail.text();
   report->stderr_tail.assign(tail.begin(), tail.end());
   report->stopped_by = proc.stop.order().requester;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "agent/host/lifecycle/error_files.h"
 #include "agent/host/lifecycle/memory_kills.h"
 #include "agent/host/model/mesh.h"
 #include "wire/supervision_generated.h"
@@ -15,7 +16,8 @@ namespace meshbus::host {
 /// Lives on the reactor's thread.
 class ExitExplainer {
  public:
-  explicit ExitExplainer(MemoryKills memory) : memory_(std::move(memory)) {}
+  ExitExplainer(MemoryKills memory, ErrorFiles errors)
+      : memory_(std::move(memory)), errors_(std::move(errors)) {}
 
   /// The exit report of a proc that has ended. Once per proc: each kill that the kernel counts for
   /// want of memory explains one end.
@@ -26,6 +28,7 @@ class ExitExplainer {
   void explain_end(const Proc& proc, const ProcEnd& end, wire::ExitReportT& report);
 
   MemoryKills memory_;
+  ErrorFiles errors_;
   /// What was found out about the end of a process with its first proc, by pid and time: procs that
   /// share a process have one end.
   std::map<std::pair<std::uint32_t, std::int64_t>, OutOfMemory> shared_ends_;

@@ -42,14 +42,15 @@ struct StopQuestion {
 class ProcEnding {
  public:
   ProcEnding(Reactor& reactor, keeper::KeeperClient& keeper, ProcTable& table,
-             OutputReader& outputs, InputWriter& inputs, EndObserver& observer, MemoryKills memory)
+             OutputReader& outputs, InputWriter& inputs, EndObserver& observer, MemoryKills memory,
+             ErrorFiles errors)
       : reactor_(reactor),
         keeper_(keeper),
         table_(table),
         outputs_(outputs),
         inputs_(inputs),
         observer_(observer),
-        explainer_(std::move(memory)) {}
+        explainer_(std::move(memory), std::move(errors)) {}
 
   /// Ends a proc; one that has ended is left alone. A second order can only hasten the first.
   void stop(Proc& proc, const StopOrder& order);

@@ -16,6 +16,8 @@ class ProgressFiles {
   /// host. When it is empty or cannot be made, ranks find no MESHBUS_PROGRESS.
   explicit ProgressFiles(std::string directory);
 
+  /// Empty: there is none.
+  const std::string& directory() const noexcept { return directory_; }
   bool is_kept() const noexcept { return !directory_.empty(); }
   std::string path_of(const Proc& proc) const;
   /// The last beat, in seconds since 1970 UTC; 0 = none.

@@ -65,6 +65,8 @@ os::SpawnBatch Spawner::make_batch(const Assignment& assignment, const std::vect
     one.id = proc->id;
     one.env = rank_environment(spec, proc->rank(), proc->state.restarts());
     if (progress_.is_kept()) one.env.push_back("MESHBUS_PROGRESS=" + progress_.path_of(*proc));
+    if (auto path = errors_.path_of(*proc); !path.empty())
+      one.env.push_back(std::string(ErrorFiles::kVariable) + "=" + path);
     if (const auto bound = proc->mesh.bindings.find(proc->rank());
         bound != proc->mesh.bindings.end()) {
       one.placement = bound->second.placement;

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "agent/host/lifecycle/bootstrap_writer.h"
+#include "agent/host/lifecycle/error_files.h"
 #include "agent/host/lifecycle/progress_files.h"
 #include "agent/host/model/proc_table.h"
 #include "agent/keeper/keeper_client.h"
@@ -24,6 +25,7 @@ class Spawner {
         keeper_(keeper),
         bootstraps_(bootstraps),
         progress_(progress),
+        errors_(progress.directory()),
         in_flight_(in_flight),
         parent_death_signal_(parent_death_signal),
         on_failed_(std::move(on_failed)) {}
@@ -48,6 +50,7 @@ class Spawner {
   keeper::KeeperClient& keeper_;
   const BootstrapWriter& bootstraps_;
   const ProgressFiles& progress_;
+  ErrorFiles errors_;
   std::size_t in_flight_;
   bool parent_death_signal_;
   std::function<void(Proc&, const Error&)> on_failed_;

@@ -193,6 +193,12 @@ class HostMesh {
   Result<ProcMesh> take_over(std::string_view mesh, Handlers handlers = {},
                              TakeOverOptions options = {});
 
+  /// A port that is free on that host now, and outside of those that outgoing connections get: for
+  /// a server that a proc is to be. Errors: out_of_range (no such host), host_unreachable, timeout;
+  /// would_block, refused (after fork).
+  Result<std::uint16_t> free_port(
+      std::uint64_t host, std::chrono::milliseconds deadline = std::chrono::seconds(10)) const;
+
   /// Asks every host now. By rank; hosts that do not answer are there with their problem. Errors:
   /// would_block, refused (after fork).
   Result<std::vector<HostReport>> states(

@@ -133,6 +133,9 @@ struct ProcSpec {
   /// before has ended, with all descendants, and its output was handed to on_output. Actors are not
   /// made again. The owner of the mesh decides: this launcher, and after handover() the controller.
   RestartPolicy restart = {};
+  /// The uuid of the mesh's name. Meshes that share one are one job: `meshbus why` tells their
+  /// story together. Their bases have to differ. Default: a uuid that no other mesh has.
+  std::optional<std::uint64_t> uuid = {};
 };
 
 class ActorMesh;

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from meshbus.future import Future, as_completed, wait
     from meshbus.hosts import HostMesh, attach, slurm, ssh, start, start_async, take
     from meshbus.pool import BrokenPool, Pool
-    from meshbus.proc import Proc, init, is_rank, this_proc
+    from meshbus.proc import Proc, init, is_rank, own_role, role, roles, this_proc
     from meshbus.procs import ProcMesh
     from meshbus.reports import (ActorReport, Binding, Event, Outcome, RankReport,
                                  RestartReport)
@@ -49,7 +49,8 @@ _LAZY = {
     "HostMesh": "hosts", "attach": "hosts", "slurm": "hosts", "ssh": "hosts", "start": "hosts",
     "start_async": "hosts",
     "take": "hosts",
-    "Proc": "proc", "init": "proc", "is_rank": "proc", "this_proc": "proc",
+    "Proc": "proc", "init": "proc", "is_rank": "proc", "own_role": "proc",
+    "role": "proc", "roles": "proc", "this_proc": "proc",
     "BrokenPool": "pool", "Pool": "pool",
     "ActorReport": "reports", "Binding": "reports", "Event": "reports", "Outcome": "reports",
     "RankReport": "reports",
@@ -65,8 +66,8 @@ __all__ = [
     "ParseError", "Point", "Pool", "Proc", "ProcMesh", "QueueFull", "RankReport", "Refused",
     "RemoteError", "Restart", "RestartReport", "SpawnError", "StopError", "Timeout", "TooLarge",
     "Unauthorised", "Unreachable", "ValueMesh", "as_completed", "attach", "context", "endpoint",
-    "ignore", "init", "is_rank", "progress", "slurm", "ssh", "start", "start_async", "take",
-    "this_proc", "versions", "wait",
+    "ignore", "init", "is_rank", "own_role", "progress", "role", "roles", "slurm", "ssh",
+    "start", "start_async", "take", "this_proc", "versions", "wait",
 ]
 
 

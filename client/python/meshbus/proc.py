@@ -113,6 +113,27 @@ def point_of(place: Any) -> Point:
     return Point(Extent.from_shape((labels, sizes)), coordinates)
 
 
+def own_role() -> str:
+    """The role of this process in its job (`meshbus run` with several programs); "" without."""
+    return os.environ.get("MESHBUS_ROLE", "")
+
+
+def roles() -> list[str]:
+    """The roles of this job, this one included; empty when it has none."""
+    names = os.environ.get("MESHBUS_ROLES", "")
+    return names.split(",") if names else []
+
+
+def role(name: str) -> Ranks:
+    """The ranks of a role of this job, to call and to cast to, also before it is started. Raises
+    NotExist when the job has no such role."""
+    text = os.environ.get(f"MESHBUS_ROLE_{name.upper()}")
+    if not text or name not in roles():
+        raise NotExist(f"role {name!r}: the roles of this job are {', '.join(roles())}" if roles()
+                       else f"role {name!r}: this process is no rank of a job with roles")
+    return Ranks(_proc.ProcMeshRef.parse(text))
+
+
 def is_rank() -> bool:
     """Whether this process was started as a rank, or is one already."""
     return (_this is not None and _pid == os.getpid()) or _proc.is_mesh_proc()

@@ -79,6 +79,10 @@ Result<ProcMesh> spawn_procs(const std::shared_ptr<ContextCore>& core, Connectio
 Result<ConnectionUse> reach_hosts(const std::shared_ptr<ContextCore>& core, const HostMeshRef& ref,
                                   const AttachOptions& options);
 
+/// A port that is free on that host now. Errors: those of the question.
+Result<std::uint16_t> ask_free_port(Connection& connection, const HostAddr& host,
+                                    std::chrono::milliseconds deadline);
+
 /// GetHost to each of these hosts, by rank. An answer under another name is identity_mismatch.
 std::vector<HostReport> ask_hosts(Connection& connection, const std::vector<HostAddr>& hosts,
                                   std::chrono::milliseconds deadline);

@@ -315,17 +315,9 @@ class Spawn {
     if (monitor_.mesh().root_ranks() == 0) return {};
     const auto& host = monitor_.mesh().hosts().front();
     master_address_ = host.transport() == Transport::tcp ? std::string(host.host()) : "127.0.0.1";
-    const auto answer = connection_
-                            .ask(Destination::to_agent(host), wire::GetFreePortT(),
-                                 core_.config().duration(keys::spawn_idle))
-                            .get();
-    if (!answer)
-      return fail(answer.error().within("host " + host.to_string() + ": asking for a free port"));
-    const auto* const port = answer->body_as<wire::FreePort>();
-    if (port == nullptr)
-      return fail(ErrorCode::malformed_message, "host " + host.to_string() + " answered " +
-                                                    answer->body_name() + " to GetFreePort");
-    master_port_ = port->port();
+    const auto port = ask_free_port(connection_, host, core_.config().duration(keys::spawn_idle));
+    if (!port) return fail(port.error());
+    master_port_ = *port;
     return {};
   }
 
@@ -408,7 +400,7 @@ Result<ProcMesh> spawn_procs(const std::shared_ptr<ContextCore>& core, Connectio
                              const std::vector<HostAddr>& hosts, bool end_with_us,
                              std::string_view base, const Extent& extent, ProcSpec spec,
                              Handlers handlers) {
-  auto name = Name::make(base);
+  auto name = spec.uuid ? Name::make(base, *spec.uuid) : Name::make(base);
   if (!name) return fail(name.error());
   if (auto fine = complete(spec); !fine)
     return fail(fine.error().within("spawn of " + std::string(base)));

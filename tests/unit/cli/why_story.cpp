@@ -52,6 +52,11 @@ HostEvent stopped_because(std::uint64_t rank, int seconds, std::uint64_t because
   return event;
 }
 
+HostEvent of(const std::string& mesh, HostEvent event) {
+  event.mesh = mesh;
+  return event;
+}
+
 std::vector<StoryRole> roles(const Story& story) {
   std::vector<StoryRole> list;
   for (const auto& entry : story.entries) list.push_back(entry.role);
@@ -166,6 +171,36 @@ TEST_CASE("why_story: a stop in words says by whom, why and how far it had to go
   event.end->step = StopStep::asked;
   event.end->reason = "exit 0";
   CHECK(words_of(event) == "stopped: rank failed (by me); asked to end: exit 0");
+}
+
+TEST_CASE("why_story: roles of one job have one story, whichever is asked for") {
+  const std::string roll = "roll-13Se1Maqzryj";
+  auto stop = stopped_because(1, 4, 0);
+  stop.end->because = std::nullopt;
+  stop.end->consequence = false;
+  stop.end->stop_reason = "roll[3] failed: exit 7";
+  auto asked = happened(EventKind::stop_asked, 3, "roll[3] failed: exit 7");
+  const std::vector<HostEvent> events{of(roll, ended(3, 2, 7)), asked, stop,
+                                      of("other-13Se1Maqzryk", ended(0, 1, 9))};
+  for (const auto& mesh : {kMesh, roll}) {
+    const auto story = tell(events, mesh, {});
+    CHECK(story.others == std::vector<std::string>{mesh == roll ? "train" : "roll"});
+    REQUIRE(roles(story) == std::vector{StoryRole::first, StoryRole::consequence});
+    CHECK(story.entries[0].event.mesh == roll);
+    CHECK(story.entries[1].event.mesh == kMesh);
+  }
+  // A restart in one role mends nothing of another one.
+  auto life = ended(3, 1, 0);
+  life.end->restarts = 2;
+  CHECK(tell({of(roll, ended(3, 2, 7)), life}, kMesh, {}).entries[0].event.mesh == roll);
+}
+
+TEST_CASE("why_story: a stop that a role of the same name did not bring is its own cause") {
+  auto stop = stopped_because(1, 4, 0);
+  stop.end->because = std::nullopt;
+  stop.end->consequence = false;
+  stop.end->stop_reason = "train is over";
+  CHECK(tell({stop}, kMesh, {}).entries[0].role == StoryRole::also);
 }
 
 }  // namespace

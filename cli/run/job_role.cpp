@@ -1,0 +1,101 @@
+#include "cli/run/job_role.h"
+
+#include <cerrno>
+#include <cstring>
+
+#include "cli/run/job_plan.h"
+#include "cli/support/exit_codes.h"
+
+namespace meshbus::cli {
+
+using std::chrono::milliseconds;
+
+bool is_host_lost(const RankReport& rank) {
+  return rank.cause == Cause::host_lost || rank.cause == Cause::keeper_lost ||
+         rank.cause == Cause::frozen;
+}
+
+JobRole::JobRole(const RunArguments& run, std::size_t number, const EventBell& bell)
+    : arguments_(run.roles[number]),
+      name_(run.has_roles ? mesh_name(run.roles[number]) : std::string()),
+      events_(bell) {}
+
+std::string JobRole::rank_name(std::uint64_t rank) const {
+  return name_.empty() ? "rank " + std::to_string(rank) : name_ + "[" + std::to_string(rank) + "]";
+}
+
+JobOrder::State JobRole::state() const {
+  using State = JobOrder::State;
+  if (!is_up_) return State::waiting;
+  if (events_.is_ended())
+    return known().first_failure || events_.first_stopped() ? State::failed : State::done;
+  return events_.num_ready() >= parts_.mesh->size() ? State::ready : State::started;
+}
+
+RoleOutcome JobRole::outcome() const {
+  RoleOutcome outcome{.name = name_};
+  if (!is_up_) return outcome;
+  outcome.mesh = parts_.mesh->ref();
+  outcome.ranks = known();
+  outcome.bindings = parts_.mesh->bindings();
+  return outcome;
+}
+
+std::optional<JobRole::Trouble> JobRole::find_trouble() {
+  if (parts_.mpi) {
+    if (auto trouble = find_mpi_trouble()) return trouble;
+  }
+  if (const auto failure = events_.failure(); failure && !arguments_.keep_going)
+    return Trouble{.code = {},
+                   .words = mpi_.words_of(*failure).value_or(rank_name(failure->rank) +
+                                                             " failed: " + failure->words()),
+                   .rank = failure->rank};
+  if (const int error = events_.output_error(); error != 0)
+    return Trouble{.code = error == EPIPE ? kBrokenPipe : kOwnFailure,
+                   .words = error == EPIPE ? "nobody reads the output"
+                                           : std::string("the output cannot be written: ") +
+                                                 std::strerror(error),
+                   .rank = {}};
+  if (auto lost = events_.input_error(); !lost.empty())
+    return Trouble{.code = kOwnFailure, .words = std::move(lost), .rank = {}};
+  if (const auto rank = events_.first_stopped(); rank && !arguments_.keep_going)
+    return Trouble{.code = kStopped,
+                   .words = rank_name(*rank) + " was stopped, not by this run",
+                   .rank = {},
+                   .is_stopped_elsewhere = true};
+  return std::nullopt;
+}
+
+std::optional<JobRole::Trouble> JobRole::find_mpi_trouble() {
+  for (const auto& notice : events_.take_notices()) mpi_.add(notice);
+  const auto prefix = name_.empty() ? std::string() : name_ + ": ";
+  if (const auto trouble = mpi_.decide(known().ranks, may_restart()))
+    return Trouble{.code = trouble->code, .words = prefix + trouble->words, .rank = trouble->rank};
+  if (const auto helper = events_.lost_helper(); helper && !is_host_lost(*helper))
+    return Trouble{.code = kOwnFailure,
+                   .words = prefix + "the MPI helper on " + helper->host.to_string() +
+                            " has ended: " + helper->words(),
+                   .rank = {}};
+  return std::nullopt;
+}
+
+std::optional<int> JobRole::code_after_end(const MeshOutcome& outcome, int code, bool is_own) {
+  if (!parts_.mpi) return std::nullopt;
+  parts_.mpi->stop();
+  for (const auto& notice : events_.take_notices()) mpi_.add(notice);
+  const auto trouble = mpi_.decide(outcome.ranks, may_restart());
+  const bool is_first_cause = trouble && trouble->is_before_the_end && !is_own &&
+                              outcome.first_failure && outcome.first_failure->rank == trouble->rank;
+  return trouble && (code == 0 || is_first_cause) ? std::optional(trouble->code) : std::nullopt;
+}
+
+void JobRole::request_stop(const std::string& reason, bool at_once,
+                           std::optional<std::uint64_t> because) {
+  parts_.mesh->request_stop({.reason = reason,
+                             .grace = at_once ? milliseconds(0) : parts_.grace,
+                             .deadline = {},
+                             .ranks = {},
+                             .because = because});
+}
+
+}  // namespace meshbus::cli

@@ -1,0 +1,17 @@
+#include "cli/run/ready_lines.h"
+
+#include <utility>
+
+namespace meshbus::cli {
+
+ReadyLines::ReadyLines(std::string text, std::uint64_t ranks)
+    : text_(std::move(text)), is_ready_(text_.empty() ? 0 : ranks) {}
+
+bool ReadyLines::is_ready_now(std::uint64_t rank, std::string_view lines) {
+  if (rank >= is_ready_.size() || is_ready_[rank]) return false;
+  if (lines.find(text_) == std::string_view::npos) return false;
+  is_ready_[rank] = true;
+  return true;
+}
+
+}  // namespace meshbus::cli
