@@ -67,6 +67,7 @@ LinkTable::Options link_options(const HostAddr& host, const BrokerOptions& optio
           .queue = queue_limits(options.config, kLinkQueues),
           .connect_limit = options.link_connect_limit,
           .delivery_limit = options.config.duration(keys::delivery_limit),
+          .dials_unix = !options.become_other_user,
           .protocol = options.protocol,
           .capabilities = options.capabilities};
 }
@@ -81,9 +82,10 @@ Router::Options router_options(const HostAddr& host, const BrokerOptions& option
                       .count = kWaitingCount}};
 }
 
-Handshake::Options handshake_options(const HostAddr& host, const BrokerOptions& options) {
+Handshake::Options handshake_options(const HostAddr& host, const BrokerOptions& options,
+                                     uid_t user) {
   return {.admission = {.host = host,
-                        .uid = ::geteuid(),
+                        .uid = user,
                         .insecure = options.insecure,
                         .protocol = options.protocol},
           .tokens = options.tokens,
@@ -144,6 +146,8 @@ class Broker::Impl {
   void cut_off(Peer& peer, const KeyHolder* holder);
 
   Reactor& reactor_;
+  /// Whose host this is.
+  const uid_t own_user_ = ::geteuid();
   Counters counters_;
   ConnectionTable connections_;
   /// Null without keys.
@@ -173,10 +177,13 @@ Result<void> Broker::Impl::start(zmq::context_t& context, const BrokerOptions& o
   const bool may_tcp = options.insecure || options.keys.has_value();
   if (auto checked = check_addresses(options.binds, options.advertise, may_tcp); !checked)
     return checked;
-  if (auto opened = open_keys(options); !opened) return opened;
   if (auto opened = open_listener(options); !opened) return opened;
   const HostAddr host = advertised_address(listener_->addresses(), options.advertise);
   if (auto opened = open_observers(context, options, host); !opened) return opened;
+  if (options.become_other_user) {
+    if (auto done = options.become_other_user(); !done) return done;
+  }
+  if (auto opened = open_keys(options); !opened) return opened;
   open_audit(options, host);
   make_parts(context, options, host);
   turn_end_ = reactor_.add_turn_end([this] { flush(); });
@@ -193,6 +200,7 @@ Result<void> Broker::Impl::open_keys(const BrokerOptions& options) {
                        });
   if (!opened) return fail(opened.error());
   keys_ = std::move(*opened);
+  listener_->set_keys(keys_->own());
   return {};
 }
 
@@ -203,7 +211,7 @@ Result<void> Broker::Impl::open_listener(const BrokerOptions& options) {
                      {.silence = std::max(3 * heartbeat, kLeastSilence),
                       .handshake = options.hello_limit,
                       .connections_per_second = options.config.count(keys::connections_rate)},
-                     keys_ ? std::optional(keys_->own()) : std::nullopt, listener_events());
+                     listener_events());
   if (!opened) return fail(opened.error());
   listener_ = std::move(*opened);
   return options.bind_procs ? listener_->bind_for_procs(*options.bind_procs) : Result<void>();
@@ -287,7 +295,7 @@ void Broker::Impl::make_parts(zmq::context_t& context, const BrokerOptions& opti
   intake_.emplace(reactor_, *router_, *queues_, *links_, *casts_, *requests_, counters_, audit,
                   options.config.count(keys::requests_rate));
   handshake_.emplace(reactor_, *listener_, connections_, *router_, *links_, counters_, keys_.get(),
-                     monitor, audit, handshake_options(host, options));
+                     monitor, audit, handshake_options(host, options, own_user_));
   report_.emplace(reactor_, *listener_, connections_, *router_, *links_, *casts_, counters_);
 }
 
@@ -340,7 +348,7 @@ void Broker::Impl::flush() {
 void Broker::Impl::apply_key_changes() {
   if (keys_ == nullptr) return;
   const KeyService::Changes changes = keys_->take_changes();
-  if (changes.own) listener_->change_keys(*changes.own);
+  if (changes.own) listener_->set_keys(*changes.own);
   if (changes.has_looked) listener_->ask_again();
   if (!changes.has_ring_changed) return;
   for (const auto& [id, peer] : connections_.all()) {

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,6 +25,7 @@ class context_t;
 namespace meshbus {
 
 /// How a broker is started.
+/// Large because: a broker can be started in many ways, and each is one member.
 struct BrokerOptions {
   /// The addresses to listen on, at least one; port 0 and an empty path mean any.
   std::vector<HostAddr> binds;
@@ -45,6 +47,10 @@ struct BrokerOptions {
   bool insecure = false;
   /// Checks tokens by the warden's secret. Without it the broker refuses agents and procs.
   std::optional<TokenMaker> tokens;
+  /// Called once, when it listens everywhere: makes the process of root another user's. Keys are
+  /// read afterwards, as they are again while it runs. Such a broker connects to no unix socket of
+  /// another host.
+  std::function<Result<void>()> become_other_user = {};
   /// 0 = a random one.
   std::uint64_t incarnation = 0;
   /// How long a message waits for the first connection to its host.

@@ -116,7 +116,8 @@ Result<void> Handshake::may_link(const PendingConnection& connection, const Iden
   if (!other) return {};
   // A link that came over tcp does not make us connect to a socket of this machine, whatever
   // address it claims.
-  const bool is_dialled = may_dial(*other, connection.credentials.uid.has_value()).has_value();
+  const bool is_dialled = may_dial(*other, connection.credentials.uid.has_value()).has_value() &&
+                          links_.may_dial(*other).has_value();
   auto link = links_.introduce(*other, is_dialled);
   return link ? (*link)->may_attach(identity.incarnation) : fail(link.error());
 }

@@ -4,7 +4,10 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <memory>
@@ -21,8 +24,11 @@
 #include "broker/broker.h"
 #include "broker/lifeline.h"
 #include "common/base/exit_codes.h"
+#include "common/base/find_user.h"
 #include "common/base/log.h"
+#include "common/base/os_error.h"
 #include "common/base/unique_fd.h"
+#include "common/base/user_ids.h"
 #include "common/config/config.h"
 #include "common/config/logging.h"
 #include "common/loop/reactor.h"
@@ -44,6 +50,7 @@ struct Flags {
   std::string monitor;
   std::string tap;
   std::string audit;
+  std::string user;
   std::string cgroup;
   bool insecure = false;
   std::vector<std::string> settings;
@@ -65,6 +72,10 @@ void declare(CLI::App& app, Flags& flags) {
                  "unix address where tools may subscribe to copies of messages (meshbus tap; "
                  "schemas/monitor.fbs)");
   app.add_option("--audit", flags.audit, "file of the audit trail, without .jsonl");
+  app.add_option(
+      "--user", flags.user,
+      "user, by name or number, as which the broker goes on once it listens; needs root. "
+      "The folder of --audit becomes that user's");
   app.add_flag("--insecure", flags.insecure,
                "accept and make tcp connections without encryption and without authentication");
   app.add_option("--set", flags.settings, "setting KEY=VALUE; may be given again");
@@ -73,6 +84,36 @@ void declare(CLI::App& app, Flags& flags) {
                  "cgroup v2 of all procs of the host, which is killed when the warden dies");
   app.add_option("--secret-fd", flags.secret_fd,
                  "the warden's secret, for the tokens of agents and procs");
+}
+
+/// The folder of a file, made if need be, as that user's own. Its path leads through a descriptor,
+/// because the folders above it may be closed to that user.
+Result<std::string> hand_over_folder(const std::string& file, const UserIds& user) {
+  const auto slash = file.rfind('/');
+  const std::string folder = file.substr(0, slash);
+  if (slash == std::string::npos || (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST))
+    return fail(ErrorCode::io_error, os_error("the folder of the audit trail, " + folder));
+  // Stays open.
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (descriptor < 0 || ::fchown(descriptor, user.user, user.group) != 0)
+    return fail(ErrorCode::io_error, os_error("the folder of the audit trail, " + folder));
+  return "/proc/self/fd/" + std::to_string(descriptor) + file.substr(slash);
+}
+
+Result<void> set_user(const Flags& flags, BrokerOptions& options) {
+  if (flags.user.empty()) return {};
+  auto user = find_user(flags.user);
+  if (!user) return fail(user.error().within("--user"));
+  if (::geteuid() != 0 || user->user == 0)
+    return fail(ErrorCode::configuration_error,
+                "--user " + flags.user + ": only root becomes another user, and that one not root");
+  if (!options.audit.empty()) {
+    auto handed = hand_over_folder(options.audit, *user);
+    if (!handed) return fail(handed.error());
+    options.audit = std::move(*handed);
+  }
+  options.become_other_user = [user = std::move(*user)] { return become_user(user); };
+  return {};
 }
 
 Result<BrokerOptions> read_options(const Flags& flags) {
@@ -102,6 +143,7 @@ Result<BrokerOptions> read_options(const Flags& flags) {
   if (!config) return fail(config.error());
   options.config = std::move(*config);
   options.keys = KeyDirectory::find(options.config);
+  if (auto set = set_user(flags, options); !set) return fail(set.error());
   if (flags.secret_fd >= 0) {
     const UniqueFd secret(flags.secret_fd);
     auto tokens = TokenMaker::from_descriptor(secret.get());
@@ -192,6 +234,9 @@ int serve(const Flags& flags) {
   zmq::context_t context(1);
   context.set(zmq::ctxopt::max_sockets, kMostSockets);
   auto broker = Broker::start(reactor, context, std::move(*options));
+  if (!broker && !flags.user.empty() && ::geteuid() != 0)
+    return fail_start(lifeline ? &*lifeline : nullptr,
+                      broker.error().within("as user " + flags.user));
   if (!broker) return fail_start(lifeline ? &*lifeline : nullptr, broker.error());
   warn_of_insecurity(**broker, flags.insecure);
   const std::string ready = "ready " + (*broker)->address().to_string();

@@ -14,8 +14,23 @@ function(meshbus_library name)
     EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
 endfunction()
 
+# meshbus_small_sources(NAME SOURCES...): more sources of the library NAME, which release compiles for size. What the
+# library is linked with is said before.
+function(meshbus_small_sources name)
+  set(small meshbus_${name}_small)
+  add_library(${small} OBJECT ${ARGN})
+  get_target_property(folders meshbus_${name} INCLUDE_DIRECTORIES)
+  get_target_property(libraries meshbus_${name} LINK_LIBRARIES)
+  target_include_directories(${small} PRIVATE ${folders})
+  target_link_libraries(${small} PRIVATE ${libraries})
+  set_target_properties(${small} PROPERTIES
+    POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+  meshbus_compile_small(${small})
+  target_sources(meshbus_${name} PRIVATE $<TARGET_OBJECTS:${small}>)
+endfunction()
+
 # meshbus_compile_small(TARGET...): release compiles it for size: what people wait for in it is other processes, and
-# g++ takes a quarter less time.
+# g++ takes a fifth less time.
 function(meshbus_compile_small)
   foreach(target ${ARGN})
     # With -Os g++ 12 takes an empty std::optional for an uninitialised one.

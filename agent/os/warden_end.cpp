@@ -47,7 +47,10 @@ void kill_with_keeper() {
 }
 
 void end_with_warden() {
-  if (!armed.cgroup.empty()) empty_cgroup(armed.cgroup, std::chrono::milliseconds(500));
+  if (armed.cgroup.empty()) return;
+  // A broker that is root no more can do only this.
+  [[maybe_unused]] const auto written = ::write(armed.kill_fd, "1", 1);
+  empty_cgroup(armed.cgroup, std::chrono::milliseconds(500));
 }
 
 }  // namespace meshbus::os

@@ -5,16 +5,19 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "agent/stacks/process_reader.h"
 #include "agent/stacks/stack_table.h"
-#include "wire/control_generated.h"
+#include "agent/stacks/user_look.h"
 
 namespace {
 
@@ -25,8 +28,6 @@ constexpr int kExitUsage = 2;
 constexpr std::size_t kRoom = 700'000;
 /// A request is not begun for another rank later than that.
 constexpr std::chrono::seconds kBeginLimit{8};
-/// Nothing takes longer: then it hangs.
-constexpr unsigned kLifetimeSeconds = 20;
 
 template <typename Number>
 bool parse(std::string_view text, Number& number) {
@@ -34,12 +35,11 @@ bool parse(std::string_view text, Number& number) {
   return !text.empty() && std::from_chars(text.data(), end, number).ptr == end;
 }
 
-bool write_all(const std::uint8_t* bytes, std::size_t size) {
-  while (size > 0) {
-    const auto n = ::write(STDOUT_FILENO, bytes, size);
+bool write_all(std::string_view text) {
+  while (!text.empty()) {
+    const auto n = ::write(STDOUT_FILENO, text.data(), text.size());
     if (n <= 0) return false;
-    bytes += n;
-    size -= static_cast<std::size_t>(n);
+    text.remove_prefix(static_cast<std::size_t>(n));
   }
   return true;
 }
@@ -61,36 +61,30 @@ int usage() {
 
 int main(int argc, char** argv) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-  ::alarm(kLifetimeSeconds);
+  ::alarm(stacks::kLookSeconds);
   be_ordinary();
   const rlimit no_core{0, 0};
   ::setrlimit(RLIMIT_CORE, &no_core);
   int next = 1;
-  bool is_kernel_only = false;
+  stacks::LookLimits limits{.room = kRoom, .until = std::chrono::steady_clock::now() + kBeginLimit};
   if (next < argc && std::string_view(argv[next]) == "--kernel") {
-    is_kernel_only = true;
+    limits.is_kernel_only = true;
     ++next;
   }
-  stacks::StackTable table;
-  stacks::ProcessReader reader(table, is_kernel_only);
-  const auto until = std::chrono::steady_clock::now() + kBeginLimit;
+  std::vector<stacks::ProcessReader::Target> targets;
   for (; next < argc; ++next) {
     const std::string_view word = argv[next];
     const auto colon = word.find(':');
-    std::uint64_t rank = 0;
-    pid_t pid = 0;
-    if (colon == std::string_view::npos || !parse(word.substr(0, colon), rank) ||
-        !parse(word.substr(colon + 1), pid) || pid <= 0)
+    stacks::ProcessReader::Target target;
+    if (colon == std::string_view::npos || !parse(word.substr(0, colon), target.rank) ||
+        !parse(word.substr(colon + 1), target.pid) || target.pid <= 0)
       return usage();
-    if (table.size() > kRoom || std::chrono::steady_clock::now() > until)
-      table.leave_out(rank);
-    else
-      reader.read_rank(rank, pid);
+    targets.push_back(std::move(target));
   }
-  wire::ControlT control;
-  control.is_answer = true;
-  control.body.Set(table.take());
-  flatbuffers::FlatBufferBuilder builder;
-  wire::FinishControlBuffer(builder, wire::Control::Pack(builder, &control));
-  return write_all(builder.GetBufferPointer(), builder.GetSize()) ? 0 : 1;
+  stacks::StackTable table;
+  for (const auto& [user, others] : stacks::look(targets, limits, table)) {
+    limits.room = kRoom - std::min(kRoom, table.size());
+    stacks::look_as(user, others, limits, table);
+  }
+  return write_all(table.encode()) ? 0 : 1;
 }

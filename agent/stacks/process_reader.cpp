@@ -1,5 +1,7 @@
 #include "agent/stacks/process_reader.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -7,6 +9,7 @@
 #include <utility>
 
 #include "agent/stacks/proc_files.h"
+#include "agent/stacks/process_user.h"
 
 namespace meshbus::stacks {
 namespace {
@@ -42,17 +45,21 @@ struct ProcessReader::Process {
   std::set<std::string> problems;
 };
 
-void ProcessReader::read_rank(std::uint64_t rank, pid_t pid) {
+void ProcessReader::read(const Target& target) {
   processes_ = 0;
-  read_process(rank, pid, {}, 0);
+  read_process(target);
 }
 
-void ProcessReader::read_process(std::uint64_t rank, pid_t pid, const std::string& parents,
-                                 int depth) {
+void ProcessReader::read_process(const Target& target) {
+  const auto& [rank, pid, parents, depth] = target;
   if (processes_++ == kMostProcesses)
     table_.add_problem(rank, "it has more than " + std::to_string(kMostProcesses) +
                                  " processes: the others are left out");
   if (processes_ > kMostProcesses) return;
+  if (::geteuid() == 0) {
+    auto user = user_of_process(pid);
+    if (user && user->user != 0) return others_[std::move(*user)].push_back(target);
+  }
   Process process(rank, pid);
   process.name = parents + read_proc_word(pid, "comm");
   const auto threads = threads_of(pid);
@@ -75,7 +82,7 @@ void ProcessReader::read_process(std::uint64_t rank, pid_t pid, const std::strin
   for (const auto& problem : process.problems) table_.add_problem(rank, problem);
   if (depth == kMostDepth) return;
   for (const auto child : children_of(pid))
-    read_process(rank, child, process.name + "/", depth + 1);
+    read_process({rank, child, process.name + "/", depth + 1});
 }
 
 void ProcessReader::read_thread(Process& process, pid_t tid) {

@@ -1,5 +1,10 @@
 #include "agent/stacks/stack_table.h"
 
+#include <algorithm>
+#include <utility>
+
+#include "wire/control_generated.h"
+
 namespace meshbus::stacks {
 namespace {
 
@@ -47,6 +52,43 @@ void StackTable::add_problem(std::uint64_t rank, const std::string& text) {
   answer_.problems.back()->rank = rank;
   answer_.problems.back()->text = text;
   size_ += kTableSize + size_of(text);
+}
+
+void StackTable::add(const wire::Stacks& other, const std::set<std::uint64_t>& ranks) {
+  wire::StacksT theirs;
+  other.UnPackTo(&theirs);
+  std::vector<std::uint32_t> frames;
+  for (const auto& frame : theirs.frames) frames.push_back(add(*frame));
+  std::vector<std::uint32_t> stacks;
+  for (const auto& stack : theirs.stacks) {
+    std::vector<std::uint32_t> ours;
+    for (const auto index : stack->frames) {
+      if (index < frames.size()) ours.push_back(frames[index]);
+    }
+    stacks.push_back(add(ours));
+  }
+  for (const auto& thread : theirs.threads) {
+    if (!ranks.contains(thread->rank) || thread->stack >= stacks.size()) continue;
+    thread->stack = stacks[thread->stack];
+    add(*thread);
+  }
+  for (const auto& problem : theirs.problems) {
+    if (ranks.contains(problem->rank)) add_problem(problem->rank, problem->text);
+  }
+  for (const auto rank : ranks) {
+    if (std::any_of(theirs.left_out.begin(), theirs.left_out.end(),
+                    [&](const auto& one) { return one.begin() <= rank && rank < one.end(); }))
+      leave_out(rank);
+  }
+}
+
+std::string StackTable::encode() {
+  wire::ControlT control;
+  control.is_answer = true;
+  control.body.Set(std::exchange(answer_, {}));
+  flatbuffers::FlatBufferBuilder builder;
+  wire::FinishControlBuffer(builder, wire::Control::Pack(builder, &control));
+  return {reinterpret_cast<const char*>(builder.GetBufferPointer()), builder.GetSize()};
 }
 
 }  // namespace meshbus::stacks

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -22,9 +23,14 @@ class StackTable {
   void add_problem(std::uint64_t rank, const std::string& text);
   void leave_out(std::uint64_t rank) { answer_.left_out.emplace_back(rank, rank + 1); }
 
+  /// All that another look has found of these ranks. What it says of others is left out, and what
+  /// contradicts itself, because it comes from a process of another user.
+  void add(const wire::Stacks& other, const std::set<std::uint64_t>& ranks);
+
   /// How many bytes the answer has so far, about.
   std::size_t size() const noexcept { return size_; }
-  wire::StacksT take() { return std::move(answer_); }
+  /// The answer, as one control message. Nothing is left here.
+  std::string encode();
 
  private:
   using FrameKey = std::tuple<std::string, std::string, std::uint32_t, int, std::string>;

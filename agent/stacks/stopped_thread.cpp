@@ -40,8 +40,9 @@ Error refusal(pid_t tid, int error) {
   }
   const auto yama = yama_scope();
   if (!yama.empty() && yama != "0")
-    return {ErrorCode::refused, "kernel.yama.ptrace_scope is " + yama +
-                                    " here: only root, or a host that runs as root, may look"};
+    return {ErrorCode::refused,
+            "kernel.yama.ptrace_scope is " + yama +
+                " here: only a host that runs as root may look, and only at processes of root"};
   return {ErrorCode::refused, std::string("it may not be traced: ") + std::strerror(error)};
 }
 

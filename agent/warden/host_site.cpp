@@ -53,6 +53,8 @@ Started HostSite::prepare(const WardenOptions& options, os::Spawner& spawner, Wa
   audit_path_ = options.events_directory.empty()
                     ? directory_.path + "/audit"
                     : options.events_directory + "/audit-" + directory_.name;
+  // In a folder that the broker can have for its own.
+  if (!options.broker_user.empty()) audit_path_ += "/audit";
   log.set_event_log(events_path_);
   for (const auto& [path, text] : options.key_files) {
     if (auto written = write_host_file(directory_, "keys/" + path, text); !written)

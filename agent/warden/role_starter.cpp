@@ -109,6 +109,7 @@ Result<void> RoleStarter::start_broker(Role& broker) {
   start.add({"--audit", site_.audit_path()});
   for (const std::string& bind : binds_) start.add({"--bind", bind});
   if (options_.insecure) start.add({"--insecure"});
+  if (!options_.broker_user.empty()) start.add({"--user", options_.broker_user});
   add_settings(start);
   start.inherit = {secret_.get()};
   end_with_us(start);

@@ -29,7 +29,8 @@ struct WardenOptions {
   std::string advertise;  ///< HostAddr as text; empty: `unix:` + a socket in the run directory.
   /// Further addresses for the broker; empty: it binds what it advertises.
   std::vector<std::string> binds;
-  bool insecure = false;  ///< Passed to the broker: plain tcp without CURVE.
+  bool insecure = false;    ///< Passed to the broker: plain tcp without CURVE.
+  std::string broker_user;  ///< The broker of root goes on as that user; empty: as root.
   /// One JSON line is written here (ready or error), then it is closed. -1: none.
   int ready_fd = -1;
   /// The launcher's lifeline; its end = the launcher is gone: stop within 2 s. -1: none.

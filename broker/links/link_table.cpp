@@ -40,6 +40,17 @@ Result<void> LinkTable::check_reachable(const HostAddr& host, const KeySource& k
   return {};
 }
 
+Result<void> LinkTable::may_dial(const HostAddr& host) const {
+  if (options_.dials_unix || host.transport() != Transport::unix_socket) return {};
+  return fail(ErrorCode::unroutable,
+              "the broker of " + options_.host.to_string() +
+                  " does not run as root any more (meshbus host --broker-user) and cannot connect "
+                  "to " +
+                  host.to_string() +
+                  ": have that host connect here, name both by their tcp addresses, or start this "
+                  "host without --broker-user");
+}
+
 Result<Link*> LinkTable::introduce(const HostAddr& host, bool is_dialled, const Introducer* by) {
   const std::uint64_t key = host.key();
   const std::string text = host.to_string();
@@ -53,9 +64,10 @@ Result<Link*> LinkTable::introduce(const HostAddr& host, bool is_dialled, const 
       return fail(ErrorCode::identity_mismatch, "the key of " + text + " is also that of " +
                                                     known->host().to_string() +
                                                     "; use another address for one of them");
-    if (is_dialled) known->allow_dialling();
+    if (is_dialled && may_dial(host)) known->allow_dialling();
     return known;
   }
+  if (auto may = may_dial(host); is_dialled && !may) return fail(may.error());
   const KeySource keys = key_source(host);
   if (auto reachable = check_reachable(host, keys); !reachable) return fail(reachable.error());
   if (auto room = make_room(by); !room) return fail(room.error());

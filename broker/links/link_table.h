@@ -47,6 +47,8 @@ class LinkTable {
     Outbox::Limits queue{.bytes = 0, .count = 0};
     std::chrono::milliseconds connect_limit{5000};
     std::chrono::milliseconds delivery_limit{30000};
+    /// Whether it may connect to unix sockets, which are those of another user's hosts for some.
+    bool dials_unix = true;
     Protocol protocol = {};
     /// See BrokerOptions.
     std::uint64_t capabilities = kCapabilities;
@@ -81,6 +83,8 @@ class LinkTable {
   /// `by` bounds what is made; null: a link or the broker itself asks.
   Result<Link*> introduce(const HostAddr& host, bool is_dialled = true,
                           const Introducer* by = nullptr);
+  /// Whether this broker connects to that host itself. Errors: unroutable.
+  Result<void> may_dial(const HostAddr& host) const;
   /// Or null.
   Link* find(std::uint64_t host) const {
     const auto found = links_.find(host);

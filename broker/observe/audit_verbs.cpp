@@ -93,6 +93,13 @@ AuditedRequest audited(const wire::ShutdownHost& shutdown) {
 AuditedRequest audited(const wire::HandOver& hand_over) {
   return {"hand over", short_of(hand_over.mesh()), {}, "to " + short_of(hand_over.owner()), {}};
 }
+AuditedRequest audited(const wire::RestartProcs& restart) {
+  return {restart.ranks() == nullptr ? "leave restart policy" : "restart",
+          short_of(restart.mesh()),
+          ranks_of(restart.ranks()),
+          {},
+          {}};
+}
 AuditedRequest audited(const wire::OfferMesh& offer) {
   return {"offer", short_of(offer.mesh()), {}, {}, {}};
 }
@@ -122,7 +129,8 @@ std::optional<AuditedRequest> first_of(const ControlMessage& message) {
 std::optional<AuditedRequest> audited_request(const ControlMessage& message) {
   return first_of<wire::SpawnProcs, wire::StopProcs, wire::SignalProcs, wire::GetStacks,
                   wire::StartExec, wire::DrainHost, wire::ResumeHost, wire::ShutdownHost,
-                  wire::HandOver, wire::OfferMesh, wire::StopAndExit, wire::Exit>(message);
+                  wire::HandOver, wire::RestartProcs, wire::OfferMesh, wire::StopAndExit,
+                  wire::Exit>(message);
 }
 
 }  // namespace meshbus

@@ -91,7 +91,7 @@ void Acceptor::take(UniqueFd fd, bool is_tcp) {
 
 bool Acceptor::is_trusted(int descriptor) {
   const auto peer = unix_peer_of(descriptor);
-  if (peer && may_connect(peer->uid, ::geteuid())) return true;
+  if (peer && may_connect(peer->uid, own_user_)) return true;
   limited_log_.warn(
       "a connection to a unix socket is refused: it comes from " +
       (peer ? "user " + std::to_string(peer->uid) + ", pid " + std::to_string(peer->pid)

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <sys/types.h>
+#include <unistd.h>
+
 #include <functional>
 #include <memory>
 #include <optional>
@@ -42,6 +45,8 @@ class Acceptor {
   bool is_trusted(int descriptor);
 
   Reactor& reactor_;
+  /// Whose sockets these are: the process may become another user afterwards.
+  const uid_t own_user_ = ::geteuid();
   ConnectionGate gate_;
   OnConnection on_connection_;
   std::vector<UniqueFd> listeners_;

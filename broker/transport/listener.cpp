@@ -68,30 +68,22 @@ std::string describe_handshake(const ZmtpStream& stream, bool is_local, bool has
 
 Result<std::unique_ptr<Listener>> Listener::open(Reactor& reactor,
                                                  const std::vector<HostAddr>& binds, Limits limits,
-                                                 const std::optional<KeyPair>& keys,
                                                  Events events) {
-  std::unique_ptr<Listener> listener(new Listener(reactor, limits, keys, std::move(events)));
+  std::unique_ptr<Listener> listener(new Listener(reactor, limits, std::move(events)));
   for (const HostAddr& address : binds) {
     if (auto bound = listener->bind(address); !bound) return fail(bound.error());
   }
   return listener;
 }
 
-Listener::Listener(Reactor& reactor, Limits limits, const std::optional<KeyPair>& keys,
-                   Events events)
-    : events_(std::move(events)), router_(reactor, router_limits(limits), router_events()) {
-  if (keys) set_keys(*keys);
-}
+Listener::Listener(Reactor& reactor, Limits limits, Events events)
+    : events_(std::move(events)), router_(reactor, router_limits(limits), router_events()) {}
 
 Listener::~Listener() = default;
 
 void Listener::set_keys(const KeyPair& keys) {
   has_keys_ = true;
   router_.set_keys(CurveKeyPair::from_text(keys.public_key, keys.secret_key));
-}
-
-void Listener::change_keys(const KeyPair& keys) {
-  set_keys(keys);
   router_.end_tcp("has to come again, as this host has a new key");
 }
 

@@ -75,11 +75,11 @@ class Listener {
     std::uint64_t connections_per_second = 0;
   };
 
-  /// Binds all of them, tcp with these keys, if any. Unix sockets are made with mode 0700. Errors:
-  /// io_error, configuration_error, naming the address.
+  /// Binds all of them, tcp without keys, until set_keys(). Unix sockets are made with mode 0700.
+  /// Errors: io_error, configuration_error, naming the address.
   static Result<std::unique_ptr<Listener>> open(Reactor& reactor,
                                                 const std::vector<HostAddr>& binds, Limits limits,
-                                                const std::optional<KeyPair>& keys, Events events);
+                                                Events events);
   ~Listener();
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
@@ -96,7 +96,7 @@ class Listener {
   /// The same for the last that it is to hear: behind whatever is left to leave.
   void send_behind(ConnectionId to, Frame& frame) { router_.send_behind(to, frame); }
   /// Connections over tcp have these keys from now on; those that are there end.
-  void change_keys(const KeyPair& keys);
+  void set_keys(const KeyPair& keys);
   /// Judges the connections that wait for a judgement of their key.
   void ask_again() { router_.ask_again(); }
   /// Over a unix socket.
@@ -112,11 +112,10 @@ class Listener {
   Origin origin_of(ConnectionId from) const;
 
  private:
-  Listener(Reactor& reactor, Limits limits, const std::optional<KeyPair>& keys, Events events);
+  Listener(Reactor& reactor, Limits limits, Events events);
   Result<void> bind(const HostAddr& address);
   Result<void> bind_unix(const HostAddr& address);
   Result<void> bind_tcp(const HostAddr& address);
-  void set_keys(const KeyPair& keys);
   StreamRouter::Events router_events();
   void on_router_ended(ConnectionId id, const ZmtpStream& stream);
 

@@ -10,7 +10,10 @@
 #include <sstream>
 #include <utility>
 
+#include <nlohmann/json.hpp>
+
 #include "cli/support/exit_codes.h"
+#include "cli/support/rank_json.h"
 #include "cli/support/text_error.h"
 
 namespace meshbus::cli {
@@ -34,21 +37,37 @@ std::string size_text(std::uint64_t bytes) {
 
 }  // namespace
 
-void CopySession::add_upload(RankExec exec, std::string name, std::vector<std::string> paths) {
-  auto copy = std::make_unique<Copy>(Copy{.exec = std::move(exec), .name = std::move(name)});
+CopySession::CopySession(HandSignals& signals, Options options)
+    : signals_(signals),
+      options_(options),
+      told_(std::make_unique<nlohmann::ordered_json>(nlohmann::ordered_json::array())) {}
+
+CopySession::~CopySession() = default;
+
+void CopySession::add_upload(RankExec exec, const HandRank& rank, std::string name,
+                             std::vector<std::string> paths) {
+  auto copy =
+      std::make_unique<Copy>(Copy{.exec = std::move(exec), .rank = rank, .name = std::move(name)});
   copy->reader.emplace(std::move(paths));
   copies_.push_back(std::move(copy));
 }
 
-void CopySession::add_download(RankExec exec, std::string name, TreeWriter writer) {
-  auto copy = std::make_unique<Copy>(Copy{.exec = std::move(exec), .name = std::move(name)});
+void CopySession::add_download(RankExec exec, const HandRank& rank, std::string name,
+                               TreeWriter writer) {
+  auto copy =
+      std::make_unique<Copy>(Copy{.exec = std::move(exec), .rank = rank, .name = std::move(name)});
   copy->writer.emplace(std::move(writer));
   copies_.push_back(std::move(copy));
 }
 
-void CopySession::add_failed(const std::string& name, const Error& error) {
-  complain(name + ": " + error.to_string());
-  if (code_ == 0) code_ = kFailed;
+void CopySession::add_failed(const HandRank& rank, const std::string& name, const Error& error) {
+  tell(name, error.to_string());
+  told_->push_back(copy_json(rank, 0, 0, {error.to_string()}));
+}
+
+void CopySession::tell(const std::string& name, const std::string& problem) {
+  complain(name + ": " + problem);
+  code_ = kFailed;
 }
 
 bool CopySession::is_over() const {
@@ -61,8 +80,8 @@ int CopySession::run() {
     std::vector<pollfd> fds = {{signals_.fd(), POLLIN, 0}};
     for (const auto& copy : copies_)
       fds.push_back({copy->is_over ? -1 : copy->exec.news().fd(), POLLIN, 0});
-    if (::poll(fds.data(), fds.size(), shows_progress_ ? kProgressMs : -1) < 0 && errno != EINTR)
-      break;
+    const int limit = options_.shows_progress ? kProgressMs : -1;
+    if (::poll(fds.data(), fds.size(), limit) < 0 && errno != EINTR) break;
     while (const auto signal = signals_.next()) {
       if (*signal != SIGWINCH) end_by(*signal);
     }
@@ -70,10 +89,11 @@ int CopySession::run() {
     for (const auto& copy : copies_) {
       if (!copy->is_over) take_news(*copy);
     }
-    if (shows_progress_) show_progress();
+    if (options_.shows_progress) show_progress();
   }
   if (has_progress_) std::cerr << "\r\x1b[K";
   for (const auto& copy : copies_) report(*copy);
+  if (options_.is_json) std::cout << dump(*told_, 2) << "\n";
   return ended_by_ ? by_signal(*ended_by_) : code_;
 }
 
@@ -128,22 +148,20 @@ void CopySession::finish(Copy& copy, const Result<ExecEnd>& end) {
 
 void CopySession::report(const Copy& copy) {
   if (!copy.problem.empty()) {
-    complain(copy.name + ": " + copy.problem);
-    code_ = kFailed;
+    tell(copy.name, copy.problem);
+    told_->push_back(copy_json(copy.rank, 0, 0, {copy.problem}));
     return;
   }
   const auto files = copy.writer ? copy.writer->files() : copy.reader->files();
   const auto bytes = copy.writer ? copy.writer->bytes() : copy.reader->bytes();
   // What was left out, by either side.
-  const auto tell = [&](const std::string& note) {
-    complain(copy.name + ": " + note);
-    code_ = kFailed;
-  };
-  if (copy.writer) {
-    for (const auto& note : copy.writer->notes()) tell(note);
-  }
+  std::vector<std::string> notes;
+  if (copy.writer) notes.assign(copy.writer->notes().begin(), copy.writer->notes().end());
   std::istringstream said(copy.said);
-  for (std::string note; std::getline(said, note);) tell(note);
+  for (std::string note; std::getline(said, note);) notes.push_back(note);
+  for (const auto& note : notes) tell(copy.name, note);
+  told_->push_back(copy_json(copy.rank, files, bytes, notes));
+  if (options_.is_json) return;
   std::cout << copy.name << ": " << files << (files == 1 ? " file, " : " files, ")
             << size_text(bytes) << "\n";
 }

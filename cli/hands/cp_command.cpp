@@ -14,7 +14,7 @@
 #include "cli/hands/place_text.h"
 #include "cli/support/exit_codes.h"
 #include "cli/support/text_error.h"
-#include "client/src/context_core.h"
+#include "client/src/context/context_core.h"
 #include "wire/hands_generated.h"
 
 namespace meshbus::cli {
@@ -44,12 +44,13 @@ void add_uploads(CopySession& session, HandRanks& ranks, const std::vector<std::
                  const std::string& to) {
   for (const auto& rank : ranks.ranks) {
     const auto name = ranks.name_of(rank);
+    const HandRank of{ranks.mesh.name, rank.rank};
     auto exec = RankExec::start(ranks.hosts.context.core(),
                                 request_for(ranks, rank, wire::ExecTask::receive, {to}));
     if (exec)
-      session.add_upload(std::move(*exec), name, from);
+      session.add_upload(std::move(*exec), of, name, from);
     else
-      session.add_failed(name, exec.error());
+      session.add_failed(of, name, exec.error());
   }
 }
 
@@ -67,19 +68,20 @@ void add_downloads(CopySession& session, HandRanks& ranks, const std::vector<std
                    const std::string& to) {
   for (const auto& rank : ranks.ranks) {
     const auto name = ranks.name_of(rank);
+    const HandRank of{ranks.mesh.name, rank.rank};
     const auto place = place_of(ranks, rank, to);
     auto writer = place ? TreeWriter::open(*place, ExpectedNames(from, std::to_string(rank.rank)))
                         : fail(place.error());
     if (!writer) {
-      session.add_failed(name, writer.error());
+      session.add_failed(of, name, writer.error());
       continue;
     }
     auto exec = RankExec::start(ranks.hosts.context.core(),
                                 request_for(ranks, rank, wire::ExecTask::send, from));
     if (exec)
-      session.add_download(std::move(*exec), name, std::move(*writer));
+      session.add_download(std::move(*exec), of, name, std::move(*writer));
     else
-      session.add_failed(name, exec.error());
+      session.add_failed(of, name, exec.error());
   }
 }
 
@@ -104,7 +106,8 @@ int run(const CopyArguments& arguments) {
   auto chosen = choose_hand_ranks(arguments.hosts, is_download ? places.front().ranks : to.ranks);
   if (const int* code = std::get_if<int>(&chosen)) return *code == kUsage ? kUsage : kFailed;
   auto& ranks = std::get<HandRanks>(chosen);
-  CopySession session(signals, ::isatty(STDERR_FILENO) != 0);
+  CopySession session(
+      signals, {.shows_progress = ::isatty(STDERR_FILENO) != 0, .is_json = arguments.hosts.json});
   if (is_download)
     add_downloads(session, ranks, from, to.path.empty() ? "." : to.path);
   else
@@ -136,6 +139,7 @@ void add_cp(CLI::App& app, Commands& commands) {
                   "FROM... TO: paths, and places at ranks: train:3:/tmp/x, train[0-3]:/tmp/x")
       ->required()
       ->expected(2, 10'000);
+  verb.add_flag("--json", arguments->hosts.json, "Print what was copied as JSON");
   add_hand_hosts(verb, arguments->hosts);
 }
 

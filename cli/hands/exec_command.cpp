@@ -11,7 +11,7 @@
 #include "cli/hands/hand_options.h"
 #include "cli/support/exit_codes.h"
 #include "cli/support/text_error.h"
-#include "client/src/context_core.h"
+#include "client/src/context/context_core.h"
 #include "wire/hands_generated.h"
 
 namespace meshbus::cli {
@@ -52,7 +52,7 @@ int run(const ExecArguments& arguments, const std::vector<std::string>& command)
   if (const int* code = std::get_if<int>(&chosen)) return *code;
   auto& ranks = std::get<HandRanks>(chosen);
   const bool is_one = ranks.ranks.size() == 1;
-  const bool has_keys = ::isatty(STDIN_FILENO) != 0;
+  const bool has_keys = ::isatty(STDIN_FILENO) != 0 && !arguments.hosts.json;
   if (arguments.wants_terminal && !is_one) {
     complain("-t is for one rank; " + arguments.ranks + " are " +
              std::to_string(ranks.ranks.size()));
@@ -63,6 +63,7 @@ int run(const ExecArguments& arguments, const std::vector<std::string>& command)
   options.has_terminal = is_one && options.has_input && has_keys && !arguments.wants_no_terminal &&
                          (arguments.wants_terminal || ::isatty(STDOUT_FILENO) != 0);
   options.are_lines_escaped = !is_one && !arguments.is_raw;
+  options.is_json = arguments.hosts.json;
   ExecRequest request{.host = ranks.ranks.front().host, .mesh = ranks.mesh.name, .arguments = {}};
   request.task = wire::ExecTask::command;
   request.arguments = command;
@@ -80,10 +81,11 @@ int run(const ExecArguments& arguments, const std::vector<std::string>& command)
     request.rank = rank.rank;
     const auto name = ranks.name_of(rank);
     auto exec = RankExec::start(ranks.hosts.context.core(), request);
+    const HandRank of{ranks.mesh.name, rank.rank};
     if (exec)
-      session.add(std::move(*exec), name, is_one ? "" : name + " ");
+      session.add(std::move(*exec), of, name, is_one ? "" : name + " ");
     else
-      session.add_failed(name, exec.error());
+      session.add_failed(of, name, exec.error());
   }
   return session.run();
 }
@@ -120,6 +122,9 @@ void add_exec(CLI::App& app, Commands& commands) {
       ->excludes(input);
   verb.add_flag("--raw", arguments->is_raw,
                 "Of several ranks: do not escape control characters on a terminal");
+  verb.add_flag("--json", arguments->hosts.json,
+                "Print a line of JSON for each line of output, and at last one for each rank")
+      ->excludes(terminal);
   verb.add_option_function<std::vector<std::string>>(
           "-x",
           [arguments = arguments.get()](const std::vector<std::string>& words) {

@@ -8,6 +8,8 @@
 #include <climits>
 #include <csignal>
 #include <cstring>
+#include <iostream>
+#include <string_view>
 #include <utility>
 
 #include "cli/support/exit_codes.h"
@@ -32,13 +34,20 @@ ExecSession::ExecSession(HandSignals& signals, Options options)
   is_input_over_ = !options_.has_input;
 }
 
-void ExecSession::add(RankExec exec, std::string name, const std::string& prefix) {
+void ExecSession::add(RankExec exec, const HandRank& rank, std::string name,
+                      const std::string& prefix) {
+  const auto lines = [&](bool is_err) {
+    if (!options_.is_json) return LineBuffer(prefix);
+    return LineBuffer(
+        [rank, is_err](std::string_view line) { return line_json(rank, is_err, line); });
+  };
   members_.push_back(std::make_unique<Member>(
-      Member{std::move(exec), std::move(name), LineBuffer(prefix), LineBuffer(prefix)}));
+      Member{std::move(exec), rank, std::move(name), lines(false), lines(true)}));
 }
 
-void ExecSession::add_failed(const std::string& name, const Error& error) {
+void ExecSession::add_failed(const HandRank& rank, const std::string& name, const Error& error) {
   complain(name + ": " + error.to_string());
+  if (options_.is_json) ends_ += end_json(rank, fail(error));
   note_code(error.code() == ErrorCode::host_unreachable ? kHostLost : kOwnFailure);
 }
 
@@ -90,6 +99,7 @@ int ExecSession::run() {
     }
   }
   terminal_.reset();
+  if (broken_by_ == 0 && !(std::cout << ends_ << std::flush)) broken_by_ = errno;
   if (ended_by_) return by_signal(*ended_by_);
   if (broken_by_ == 0) return code_;
   return broken_by_ == EPIPE ? kBrokenPipe : kOwnFailure;
@@ -162,7 +172,7 @@ void ExecSession::take_news(Member& member) {
 }
 
 void ExecSession::queue(Member& member, ExecPiece piece) {
-  const std::size_t fd = piece.is_err ? STDERR_FILENO : STDOUT_FILENO;
+  const std::size_t fd = piece.is_err && !options_.is_json ? STDERR_FILENO : STDOUT_FILENO;
   LineBuffer& lines = piece.is_err ? member.err : member.out;
   std::string bytes = lines.add(piece.bytes);
   if (piece.is_end) bytes += lines.rest();
@@ -204,7 +214,8 @@ void ExecSession::on_broken(int error) {
 void ExecSession::finish(Member& member, const Result<ExecEnd>& end) {
   member.is_over = true;
   if (is_over()) terminal_.reset();
-  if (!end) return add_failed(member.name, end.error());
+  if (!end) return add_failed(member.rank, member.name, end.error());
+  if (options_.is_json) ends_ += end_json(member.rank, end);
   if (!end->reason.empty() && !ended_by_ && broken_by_ == 0)
     complain(member.name + ": the command was ended: " + end->reason);
   note_code(end->signal != 0 ? by_signal(end->signal) : end->code);

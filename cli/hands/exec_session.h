@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/hands/hand_json.h"
 #include "cli/hands/hand_signals.h"
 #include "cli/hands/line_buffer.h"
 #include "cli/hands/raw_terminal.h"
@@ -28,13 +29,15 @@ class ExecSession {
     bool has_terminal = false;
     /// Control characters are escaped where our output is a terminal. Only with prefixes.
     bool are_lines_escaped = false;
+    /// Lines and ends go to stdout as JSON.
+    bool is_json = false;
   };
   ExecSession(HandSignals& signals, Options options);
 
   /// `name`: of the rank, for people. `prefix`: in front of its lines; may be empty.
-  void add(RankExec exec, std::string name, const std::string& prefix);
+  void add(RankExec exec, const HandRank& rank, std::string name, const std::string& prefix);
   /// A command that could not be begun.
-  void add_failed(const std::string& name, const Error& error);
+  void add_failed(const HandRank& rank, const std::string& name, const Error& error);
   /// Until all have ended. Returns the highest exit code: that of a command, 128 + its signal,
   /// kHostLost, kOwnFailure; or that of a write that failed, kBrokenPipe or kOwnFailure, or 128 +
   /// the signal that ended us.
@@ -46,6 +49,7 @@ class ExecSession {
  private:
   struct Member {
     RankExec exec;
+    HandRank rank;
     std::string name;
     LineBuffer out;
     LineBuffer err;
@@ -82,6 +86,7 @@ class ExecSession {
   std::array<bool, 3> is_escaped_{};
   bool is_input_over_ = false;
   int broken_by_ = 0;  ///< errno of the write that failed.
+  std::string ends_;   ///< With Options::is_json: told when all have ended.
   int code_ = 0;
   int interrupts_ = 0;
   std::optional<int> ended_by_;  ///< A signal.

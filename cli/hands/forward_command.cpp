@@ -9,7 +9,7 @@
 #include "cli/hands/hand_options.h"
 #include "cli/support/exit_codes.h"
 #include "cli/support/text_error.h"
-#include "client/src/context_core.h"
+#include "client/src/context/context_core.h"
 #include "wire/hands_generated.h"
 
 namespace meshbus::cli {
@@ -74,7 +74,8 @@ void add_forward(CLI::App& app, Commands& commands) {
                     "forward /tmp/debug.sock:train:3:5678"},
        .details =
            "It listens on 127.0.0.1 only, or on a unix socket of yours, until Ctrl-C, and prints "
-           "a line for each when it does. Port 0 takes a free one. Each connection is carried by a "
+           "a line for each when it does. It takes connections of your processes and of root, and "
+           "refuses those of other users. Port 0 takes a free one. Each connection is carried by a "
            "process of its own in the rank's network namespace, over the connection that meshbus "
            "has to the host: no other port of the machine has to be open.",
        .exit_codes = "1 no such rank, or it cannot listen; 128 + signal when it was ended"},

@@ -97,6 +97,8 @@ void ForwardSession::accept(Door& door) {
       complain(door.name + ": a connection cannot be taken yet: " + std::strerror(error));
     return pause();
   }
+  if (const auto own = door.listener.check_peer(socket.get()); !own)
+    return complain(door.name + ": " + own.error().detail());
   auto exec = door.connect();
   if (!exec) {
     pause();

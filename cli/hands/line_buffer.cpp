@@ -2,12 +2,17 @@
 
 namespace meshbus::cli {
 
+LineBuffer::LineBuffer(const std::string& prefix) {
+  if (prefix.empty()) return;
+  format_ = [prefix](std::string_view line) { return (prefix + std::string(line)) + "\n"; };
+}
+
 std::string LineBuffer::add(std::string_view bytes) {
-  if (prefix_.empty()) return std::string(bytes);
+  if (!format_) return std::string(bytes);
   std::string lines;
   for (auto end = bytes.find('\n'); end != std::string_view::npos; end = bytes.find('\n')) {
-    lines += prefix_ + partial_;
-    lines += bytes.substr(0, end + 1);
+    partial_ += bytes.substr(0, end);
+    lines += format_(partial_);
     partial_.clear();
     bytes.remove_prefix(end + 1);
   }
@@ -18,7 +23,7 @@ std::string LineBuffer::add(std::string_view bytes) {
 
 std::string LineBuffer::rest() {
   if (partial_.empty()) return {};
-  std::string line = prefix_ + partial_ + "\n";
+  std::string line = format_(partial_);
   partial_.clear();
   return line;
 }

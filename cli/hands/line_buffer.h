@@ -1,23 +1,29 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace meshbus::cli {
 
-/// Puts a prefix in front of each whole line of a stream. Pure.
+/// Makes something of each whole line of a stream, such as a prefix in front of it. Pure.
 class LineBuffer {
  public:
-  explicit LineBuffer(std::string prefix) : prefix_(std::move(prefix)) {}
+  /// Makes of a line, without its newline, what is written for it.
+  using Format = std::function<std::string(std::string_view line)>;
+  explicit LineBuffer(Format format) : format_(std::move(format)) {}
+  /// A prefix; without one the stream is passed on as it comes.
+  explicit LineBuffer(const std::string& prefix);
 
-  /// The whole lines, with prefixes. A line that is too long is cut.
+  /// What is written for the whole lines. A line that is too long is cut.
   std::string add(std::string_view bytes);
   /// The stream is at its end: the last line, if it has no newline.
   std::string rest();
 
  private:
   static constexpr std::size_t kLongest = 64 * 1024;
-  std::string prefix_;
+  Format format_;
   std::string partial_;
 };
 

@@ -5,9 +5,13 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+
+#include "cli/hands/loopback_peer.h"
+#include "common/base/unix_peer.h"
 
 namespace meshbus::cli {
 namespace {
@@ -70,6 +74,15 @@ UniqueFd LocalListener::accept() const {
   if (connection && !is_path_)
     ::setsockopt(connection.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
   return connection;
+}
+
+Result<void> LocalListener::check_peer(int connection) const {
+  if (is_path_) return {};  // its file is this user's alone
+  const auto user = user_of_loopback_peer(connection);
+  if (user && is_trusted_uid(*user, ::geteuid())) return {};
+  return fail(ErrorCode::unauthorised,
+              "a connection to " + name_ + " is refused: it comes from " +
+                  (user ? "user " + std::to_string(*user) : "a process that has gone already"));
 }
 
 }  // namespace meshbus::cli

@@ -20,8 +20,11 @@ class LocalListener {
   int fd() const noexcept { return fd_.get(); }
   /// "127.0.0.1:8080", "/tmp/socket"
   const std::string& name() const noexcept { return name_; }
-  /// A new connection, non-blocking; empty: there is none.
+  /// A new connection, non-blocking; empty: there is none, for the reason in errno.
   UniqueFd accept() const;
+  /// Whether a process of this user or of root has connected. Errors: unauthorised: one of another
+  /// user, who may not reach what this user can.
+  Result<void> check_peer(int connection) const;
 
  private:
   LocalListener() = default;

@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "client/src/context_core.h"
+#include "client/src/context/context_core.h"
 #include "wire/lifecycle_generated.h"
 
 namespace meshbus::cli {

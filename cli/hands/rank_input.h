@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "client/src/connection.h"
+#include "client/src/context/connection.h"
 #include "meshbus/rank_report.h"
 
 namespace meshbus {

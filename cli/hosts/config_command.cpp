@@ -54,7 +54,7 @@ void add_config(CLI::App& app, Commands& commands) {
        .details =
            "Without RANKS: the settings of this command. With RANKS (see meshbus call --help): the "
            "settings that live mesh procs use and that can change while they run: terminate.grace, "
-           "session.away, message.limit and log.level.",
+           "session.away, handler.stuck, message.limit and log.level.",
        .exit_codes = "0; 1 a rank did not answer, or refused a change, or there is no such mesh"},
       [arguments] { return config(*arguments); });
   add_host_choice(verb, arguments->hosts);

@@ -15,6 +15,7 @@
 #include "cli/support/exit_codes.h"
 #include "cli/support/rank_json.h"
 #include "cli/support/text_error.h"
+#include "common/base/find_user.h"
 #include "common/config/config.h"
 #include "common/http/http_socket.h"
 #include "meshbus/address.h"
@@ -69,12 +70,29 @@ int refuse(const Error& error, const WardenOptions& options) {
   return kUsage;
 }
 
+/// Refused here and not by a broker, so that nothing starts.
+Result<void> check_broker_user(const std::string& name) {
+  if (name.empty()) return {};
+  const auto user = find_user(name);
+  if (!user) return fail(user.error().within("--broker-user"));
+  if (::geteuid() != 0)
+    return fail(ErrorCode::configuration_error,
+                "--broker-user is for hosts of root; all of this host runs as user " +
+                    std::to_string(::geteuid()) + " already");
+  if (user->user == 0)
+    return fail(ErrorCode::configuration_error,
+                "--broker-user " + name + " is root: choose a user without rights");
+  return {};
+}
+
 int run(HostArguments arguments) {
   auto& options = arguments.warden;
   if (arguments.is_remote) {
     if (const auto code = prepare_remote(options)) return *code;
   }
   if (const auto fine = check_addresses(options); !fine) return refuse(fine.error(), options);
+  if (const auto fine = check_broker_user(options.broker_user); !fine)
+    return refuse(fine.error(), options);
   if (const auto code = join_hosts(arguments.joins, options)) return *code;
   if (const auto fine = apply_settings(options); !fine) return refuse(fine.error(), options);
   if (arguments.metrics.empty()) return run_warden(options);
@@ -126,6 +144,11 @@ void add_host(CLI::App& app, Commands& commands) {
                   "Serve /metrics for Prometheus and /healthz at tcp:HOST:PORT (an IP address or "
                   "localhost) or unix:PATH; everyone who can connect can read them")
       ->type_name("ADDRESS");
+  verb.add_option(
+          "--broker-user", options.broker_user,
+          "For hosts of root: the broker, which talks with the network, goes on as this user "
+          "once it listens; by name or number")
+      ->type_name("USER");
   verb.add_option("--run-dir", options.run_dir,
                   "Where sockets are made; default $XDG_RUNTIME_DIR/meshbus or /tmp/meshbus-UID");
   add_duration(verb, "--grace", options.grace,

@@ -1,7 +1,6 @@
 #include "cli/run/proc_settings.h"
 
 #include <grp.h>
-#include <pwd.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "common/base/find_user.h"
 #include "common/base/quantity.h"
 
 namespace meshbus::cli {
@@ -88,20 +88,11 @@ Result<unsigned> parse_umask(std::string_view text) {
 }
 
 Result<void> set_user(std::string_view text, ProcSettings& settings) {
-  const std::string name(text);
-  const auto number = parse_whole<std::uint32_t>(text);
-  const passwd* user = number ? ::getpwuid(*number) : ::getpwnam(name.c_str());
-  if (user == nullptr && (!number || *number == UINT32_MAX))
-    return fail(ErrorCode::parse_error,
-                "this machine knows no user '" + name + "'; a number needs no name");
-  settings.uid = user != nullptr ? user->pw_uid : *number;
-  if (!settings.gid) settings.gid = user != nullptr ? user->pw_gid : *number;
-  if (user == nullptr) return {};
-  std::vector<gid_t> groups(64);
-  int count = static_cast<int>(groups.size());
-  while (::getgrouplist(user->pw_name, user->pw_gid, groups.data(), &count) < 0)
-    groups.resize(static_cast<std::size_t>(count) + 64);
-  settings.groups.assign(groups.begin(), groups.begin() + count);
+  auto found = find_user(std::string(text));
+  if (!found) return fail(found.error());
+  settings.uid = found->user;
+  if (!settings.gid) settings.gid = found->group;
+  settings.groups.assign(found->groups.begin(), found->groups.end());
   return {};
 }
 

@@ -25,6 +25,7 @@ struct SpawnArguments {
   HostChoice hosts;
   std::string name;
   RankOptions ranks;
+  RestartPolicy restart;
   /// A host, or the ProcId of a controller. Empty: the first one of these hosts that takes it.
   std::string controller;
   /// For a controller that is not there yet.
@@ -84,11 +85,12 @@ int spawn(const SpawnArguments& arguments, const std::vector<std::string>& comma
   Handlers handlers;
   handlers.on_failure = [](const RankReport&) {};
   const auto size = arguments.ranks.total.value_or(hosts.hosts().size());
+  auto spec = arguments.ranks.make_spec(command);
+  spec.restart = arguments.restart;
   auto mesh = arguments.ranks.per_host
-                  ? hosts.spawn(arguments.name, *arguments.ranks.per_host,
-                                arguments.ranks.make_spec(command), std::move(handlers))
-                  : hosts.spawn_n(arguments.name, size, arguments.ranks.make_spec(command),
-                                  std::move(handlers));
+                  ? hosts.spawn(arguments.name, *arguments.ranks.per_host, std::move(spec),
+                                std::move(handlers))
+                  : hosts.spawn_n(arguments.name, size, std::move(spec), std::move(handlers));
   if (!mesh) return refuse(mesh.error());
   if (arguments.ranks.shows_map) std::cerr << rank_map_text(mesh->ref(), mesh->bindings());
   std::cerr << binding_notes_text(mesh->bindings());
@@ -113,12 +115,15 @@ void add_spawn(CLI::App& app, Commands& commands) {
       {.meaning =
            "Start a command as a mesh of procs on running hosts, and leave it to a controller",
        .examples = {"spawn train -n 8 -- ./train.sh",
-                    "spawn train --hosts tcp:node[1-4]:7420 --per-host gpu=4 -- ./train.sh"},
+                    "spawn train --hosts tcp:node[1-4]:7420 --per-host gpu=4 -- ./train.sh",
+                    "spawn web -n 4 --restart on-failure:5 --restart-window 10m -- ./serve"},
        .details =
            "The command comes last, after --. The ranks run on, and a controller "
            "(meshbus-controller) keeps them alive: when it is gone, and not back before their "
            "lease "
-           "lapses, they are stopped, or live on with --detach. meshbus logs NAME shows what they "
+           "lapses, they are stopped, or live on with --detach. With --restart the controller "
+           "starts ranks that fail again, and one that is started anew goes on with the budget. "
+           "meshbus logs NAME shows what they "
            "write, meshbus why NAME how they ended, meshbus stop NAME ends them.",
        .exit_codes = "0 all ranks are up and the controller answers for them; 1 they are not, and "
                      "nothing runs, or no controller takes them"},
@@ -127,6 +132,7 @@ void add_spawn(CLI::App& app, Commands& commands) {
   add_host_choice(verb, arguments->hosts);
   verb.add_option("NAME", arguments->name, "Name of the mesh")->required();
   add_rank_options(verb, arguments->ranks);
+  add_restart(verb, arguments->restart);
   verb.add_option(
           "--controller", arguments->controller,
           "Host of the controller; default: the first of the hosts whose controller takes it")

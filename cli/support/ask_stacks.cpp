@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "cli/support/choose_mesh.h"
-#include "client/src/connection.h"
-#include "client/src/context_core.h"
-#include "client/src/proc_mesh/wire_reports.h"
+#include "client/src/base/wire_reports.h"
+#include "client/src/context/connection.h"
+#include "client/src/context/context_core.h"
 #include "common/wire/wire_values.h"
 #include "wire/control_generated.h"
 

@@ -5,9 +5,9 @@
 #include <thread>
 
 #include "cli/support/find_hosts.h"
-#include "client/src/connection.h"
-#include "client/src/context_core.h"
-#include "client/src/time_left.h"
+#include "client/src/base/time_left.h"
+#include "client/src/context/connection.h"
+#include "client/src/context/context_core.h"
 #include "wire/supervision_generated.h"
 
 namespace meshbus::cli {

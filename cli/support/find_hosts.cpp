@@ -12,7 +12,7 @@
 #include "agent/warden/warden.h"
 #include "cli/support/exit_codes.h"
 #include "cli/support/text_error.h"
-#include "client/src/context_core.h"
+#include "client/src/context/context_core.h"
 
 namespace meshbus::cli {
 namespace {

@@ -122,6 +122,9 @@ void draw_head(Screen& screen, const TopState& state) {
   first.add_if(hosts[1], "up", Ink::good);
   first.add_if(hosts[2], "lost", Ink::bad);
   first.add_if(hosts[0], "asked", Ink::warn);
+  const auto lost =
+      std::ranges::count(view.controllers, SiteHostState::lost, &SiteController::state);
+  if (lost > 0) first.add("  controller lost", Ink::bad);
   first.add("  ranks: ");
   first.begin_list();
   first.add_if(sum.live, "live", Ink::good);

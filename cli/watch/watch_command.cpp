@@ -22,7 +22,7 @@
 #include "client/controller/controller.h"
 #include "client/controller/event_json.h"
 #include "client/controller/line_writer.h"
-#include "client/src/proc_mesh/wire_reports.h"
+#include "client/src/base/wire_reports.h"
 #include "common/base/unique_fd.h"
 #include "common/config/config.h"
 
@@ -89,12 +89,14 @@ std::string sentence_of(const WatchEvent& event) {
     case Kind::ended: return event.mesh + " has ended: " + Status(event.overall).to_string();
     case Kind::late:
       return "this watch was late by " + std::to_string(event.lateness.count()) + " ms";
+    case Kind::restarting:
+    case Kind::given_up: return event.mesh + ": " + event.problem;
     case Kind::state:
     case Kind::trouble: break;
   }
   RankReport report;
   copy_state(event.rank, report);
-  if (event.kind == Kind::trouble) copy_trouble(event.trouble, report);
+  if (event.kind == Kind::trouble) copy_trouble(event.trouble, report, event.stuck.get());
   if (event.exit_report != nullptr) report.reason = event.exit_report->reason;
   std::string text = place_of(event);
   if (event.kind == Kind::trouble)

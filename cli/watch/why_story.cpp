@@ -38,6 +38,12 @@ bool may_be_first(const HostEvent& event) {
     // What came of it is told by what follows.
     case EventKind::handed_over:
     case EventKind::owner_away:
+    // Those are in no log of a host.
+    case EventKind::controller_up:
+    case EventKind::controller_lost:
+    case EventKind::controller_late:
+    case EventKind::host_unreachable:
+    case EventKind::host_back:
     case EventKind::unknown: break;
   }
   return false;

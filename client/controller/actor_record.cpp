@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "client/controller/watch_event.h"
-#include "client/src/proc_mesh/wire_reports.h"
+#include "client/src/base/wire_reports.h"
 #include "common/wire/control.h"
 #include "wire/codes_generated.h"
 

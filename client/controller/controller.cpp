@@ -41,7 +41,8 @@ HostAnswer to_answer(const Supervisor::Question& question, const Result<ControlM
       return HostUpdate{state->incarnation(), state->live()};
   } else if (question.kind == Kind::list) {
     if (const auto* const list = answer->body_as<wire::MeshList>()) return to_update(*list);
-  } else if (question.kind == Kind::stop || question.kind == Kind::renew) {
+  } else if (question.kind == Kind::stop || question.kind == Kind::renew ||
+             question.kind == Kind::stop_gang || question.kind == Kind::restart) {
     return std::monostate();
   } else if (question.kind == Kind::stream_actors) {
     if (const auto* const list = answer->body_as<wire::ActorList>())
@@ -137,10 +138,11 @@ Dispatcher Controller::make_handlers() {
       .on<wire::StopProcs>(Role::operate, std::bind_front(&Controller::on_stop_procs, this))
       .on<wire::OfferMesh>(Role::operate,
                            std::bind_front(&HandoverService::on_offer_mesh, &handovers_))
-      .on<wire::HandOver>(Role::operate,
-                          [this](const Request& request, const wire::HandOver& message) {
-                            handovers_.on_hand_over(request, message, [this] { arm(); });
-                          });
+      .on<wire::HandOver>(
+          Role::operate, [this](const Request& request, const wire::HandOver& message) {
+            handovers_.on_hand_over(
+                request, message, [this](Supervisor::Actions actions) { act(std::move(actions)); });
+          });
   return handlers;
 }
 
@@ -230,6 +232,25 @@ void Controller::ask(const Supervisor::Question& question) {
       if (mesh != nullptr) bus->request(to, mesh->stop_order(), options_.answer_limit, on_answer);
       break;
     }
+    case Kind::stop_gang: {
+      auto stop = *question.stop;
+      stop.mesh = question.mesh;
+      stop.requester = gateway_.self().to_string();
+      stop.grace_ms = static_cast<std::uint32_t>(options_.grace.count());
+      bus->request(to, std::move(stop), options_.answer_limit, on_answer);
+      break;
+    }
+    case Kind::restart: {
+      const auto* const mesh = supervisor_.find(question.mesh);
+      if (mesh == nullptr) break;
+      auto restart = *question.restart;
+      restart.mesh = question.mesh;
+      const auto now = ClockPair::now();
+      restart.plan = std::make_unique<wire::RestartPlanT>(
+          to_wire(mesh->restart_plan(question.host, now.steady), now));
+      bus->request(to, std::move(restart), options_.answer_limit, on_answer);
+      break;
+    }
     case Kind::stream_actors:
     case Kind::stop_actor: ask_actors(question, on_answer); break;
   }
@@ -292,7 +313,8 @@ ControllerCounts Controller::counts() const {
 void Controller::on_state_changed(const Request& request, const wire::StateChanged& changed) {
   const auto found = agents_.find(request.envelope.source_proc());
   if (found == agents_.end() || found->second.key() != request.envelope.source_host()) return;
-  auto update = to_update(changed.ranks(), changed.exit_reports(), changed.troubles());
+  auto update =
+      to_update(changed.ranks(), changed.exit_reports(), changed.troubles(), changed.stuck());
   update.owner = to_update(changed.ownership());
   act(supervisor_.pushed(found->second, changed.mesh()->str(), update, reactor_.now()));
 }

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "client/controller/supervision_event.h"
-#include "client/src/proc_mesh/wire_reports.h"
+#include "client/src/base/wire_reports.h"
 #include "common/base/own_pause.h"
 #include "common/security/token.h"
 #include "wire/bus_generated.h"

@@ -8,7 +8,7 @@
 
 #include "client/controller/actors_name.h"
 #include "client/controller/supervision_event.h"
-#include "client/src/proc_mesh/wire_reports.h"
+#include "client/src/base/wire_reports.h"
 
 namespace meshbus {
 namespace {
@@ -52,6 +52,8 @@ std::string_view kind_text(WatchEvent::Kind kind) {
     case WatchEvent::Kind::ended: return "ended";
     case WatchEvent::Kind::trouble: return "trouble";
     case WatchEvent::Kind::late: return "late";
+    case WatchEvent::Kind::restarting: return "restarting";
+    case WatchEvent::Kind::given_up: return "given_up";
   }
   return "state";
 }
@@ -116,7 +118,7 @@ std::string to_json_line(const WatchEvent& event, std::chrono::system_clock::tim
   if (event.kind == WatchEvent::Kind::trouble) {
     RankReport report;
     copy_state(event.rank, report);
-    copy_trouble(event.trouble, report);
+    copy_trouble(event.trouble, report, event.stuck.get());
     json["mesh"] = event.mesh;
     json["host"] = event.host.to_string();
     json["rank"] = event.rank.rank();
@@ -128,6 +130,7 @@ std::string to_json_line(const WatchEvent& event, std::chrono::system_clock::tim
   if (event.kind != WatchEvent::Kind::state) {
     if (!event.mesh.empty()) add_mesh(json, event.mesh);
     json["host"] = event.host.to_string();
+    if (!event.ranks.empty()) json["ranks"] = to_string(event.ranks);
     if (!event.problem.empty()) json["reason"] = event.problem;
     return dump(json);
   }

@@ -90,12 +90,13 @@ void HandoverService::on_offer_mesh(const Request& request, const wire::OfferMes
   wire::OfferAcceptedT accepted;
   accepted.owner = gateway_.self().to_string();
   accepted.lease_ms = static_cast<std::uint32_t>(options_.lease.count());
+  accepted.can_restart = true;
   gateway_.bus()->answer(request, std::move(accepted));
   offered_[mesh] = reactor_.now();
 }
 
 void HandoverService::on_hand_over(const Request& request, const wire::HandOver& message,
-                                   std::function<void()> on_done) {
+                                   std::function<void(Supervisor::Actions)> on_done) {
   const auto name = message.mesh()->str();
   const auto* const mesh = supervisor_.find(name);
   if (mesh == nullptr || !supervisor_.is_owned(*mesh))
@@ -133,9 +134,12 @@ void HandoverService::on_hand_over(const Request& request, const wire::HandOver&
                            ("not on " + host.to_string() + ": " + answer.error().to_string());
       }
       if (--asked->open != 0) return;
-      if (asked->code) return gateway_.bus()->refuse(request, Error(*asked->code, asked->problems));
+      if (asked->code) {
+        on_done(supervisor_.resume(name, reactor_.now()));
+        return gateway_.bus()->refuse(request, Error(*asked->code, asked->problems));
+      }
       supervisor_.let_go(name);
-      on_done();
+      on_done({});
       gateway_.bus()->answer(request, wire::AckT());
     };
     gateway_.bus()->request(Destination::to_agent(host), std::move(order), options_.answer_limit,

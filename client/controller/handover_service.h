@@ -17,7 +17,7 @@
 namespace meshbus {
 
 /// Takes meshes for a controller, gives them to other owners, and ends them when the controller
-/// ends in order (docs/decisions/0020-handover.md). Lives on the reactor's thread.
+/// ends in order (docs/decisions/0051-restarts-go-with-the-mesh.md). Lives on the reactor's thread.
 class HandoverService {
  public:
   struct Options {
@@ -39,9 +39,9 @@ class HandoverService {
         options_(std::move(options)) {}
 
   void on_offer_mesh(const Request& request, const wire::OfferMesh& message);
-  /// `on_done`: called when the mesh is no longer ours.
+  /// `on_done`: called when the mesh is no longer ours, or stays ours, with what follows.
   void on_hand_over(const Request& request, const wire::HandOver& message,
-                    std::function<void()> on_done);
+                    std::function<void(Supervisor::Actions)> on_done);
   /// Begins to end in order: see Controller::end(). Once; false: it has begun already.
   bool begin_end(const std::string& reason, std::function<void()> done);
   /// Orders the stop of our meshes.

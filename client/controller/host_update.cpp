@@ -24,7 +24,8 @@ bool is_silence(ErrorCode code) {
 
 RankUpdate to_update(const flatbuffers::Vector<const wire::RankState*>* ranks,
                      const flatbuffers::Vector<flatbuffers::Offset<wire::ExitReport>>* exit_reports,
-                     const flatbuffers::Vector<const wire::RankTrouble*>* troubles) {
+                     const flatbuffers::Vector<const wire::RankTrouble*>* troubles,
+                     const flatbuffers::Vector<flatbuffers::Offset<wire::StuckHandler>>* stuck) {
   RankUpdate update;
   if (ranks != nullptr) {
     update.ranks.reserve(ranks->size());
@@ -37,16 +38,21 @@ RankUpdate to_update(const flatbuffers::Vector<const wire::RankState*>* ranks,
   }
   for (flatbuffers::uoffset_t i = 0; troubles != nullptr && i < troubles->size(); ++i)
     update.troubles.push_back(*troubles->Get(i));
+  for (flatbuffers::uoffset_t i = 0; stuck != nullptr && i < stuck->size(); ++i)
+    update.stuck.push_back(std::shared_ptr<const wire::StuckHandlerT>(stuck->Get(i)->UnPack()));
   return update;
 }
 
 std::optional<OwnerUpdate> to_update(const wire::Ownership* ownership) {
   if (ownership == nullptr) return std::nullopt;
-  return OwnerUpdate{.owner = ownership->owner()->str(),
+  OwnerUpdate update{.owner = ownership->owner()->str(),
                      .lease = std::chrono::milliseconds(ownership->lease_ms()),
                      .loss = ownership->loss(),
                      .is_gone = ownership->gone(),
                      .may_restart = ownership->may_restart() && !ownership->gone()};
+  if (ownership->restarts() != nullptr)
+    update.restarts = from_wire(*ownership->restarts(), ClockPair::now());
+  return update;
 }
 
 Result<MeshUpdate> to_update(const wire::MeshState& state) {
@@ -59,7 +65,8 @@ Result<MeshUpdate> to_update(const wire::MeshState& state) {
     if (!host) return fail(host.error().within("mesh " + update.mesh));
     update.hosts.push_back(std::move(*host));
   }
-  update.ranks_update = to_update(state.ranks(), state.exit_reports(), state.troubles());
+  update.ranks_update =
+      to_update(state.ranks(), state.exit_reports(), state.troubles(), state.stuck());
   update.ranks_update.owner = to_update(state.ownership());
   return update;
 }

@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "client/src/restart/restart_plan.h"
 #include "meshbus/address.h"
 #include "meshbus/region.h"
 #include "meshbus/result.h"
@@ -24,6 +25,8 @@ struct OwnerUpdate {
   wire::OwnerLoss loss = wire::OwnerLoss::stop;
   bool is_gone = false;      ///< Nobody does.
   bool may_restart = false;  ///< When all ranks have ended, other incarnations may follow.
+  /// What the owner, or one before, has left there.
+  std::optional<RestartPlan> restarts = {};
 };
 
 /// What an agent says about ranks of a mesh.
@@ -34,6 +37,8 @@ struct RankUpdate {
   std::optional<OwnerUpdate> owner = {};
   /// Those that have changed; in a list of all that an agent has, the present ones.
   std::vector<wire::RankTrouble> troubles = {};
+  /// For each Trouble::stuck in `troubles`.
+  std::vector<std::shared_ptr<const wire::StuckHandlerT>> stuck = {};
 };
 
 /// What an agent says about a mesh: as an answer to GetState and StreamState all of it, in a list
@@ -72,7 +77,8 @@ bool is_silence(ErrorCode code);
 
 RankUpdate to_update(const flatbuffers::Vector<const wire::RankState*>* ranks,
                      const flatbuffers::Vector<flatbuffers::Offset<wire::ExitReport>>* exit_reports,
-                     const flatbuffers::Vector<const wire::RankTrouble*>* troubles);
+                     const flatbuffers::Vector<const wire::RankTrouble*>* troubles,
+                     const flatbuffers::Vector<flatbuffers::Offset<wire::StuckHandler>>* stuck);
 std::optional<OwnerUpdate> to_update(const wire::Ownership* ownership);
 /// Errors: malformed_message.
 Result<MeshUpdate> to_update(const wire::MeshState& state);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "client/controller/supervision_event.h"
 #include "common/wire/control.h"
 #include "wire/ranks_generated.h"
 #include "wire/supervision_generated.h"
@@ -43,6 +44,8 @@ bool MeshController::take(Entry& here, const wire::RankState& state, Time now) {
   if (change == Change::incarnation) events_.queue().release(state.rank());
   if (state.state() != wire::ProcState::ready || change != Change::state)
     troubles_.forget(state.rank());
+  here.second.restarts.on_state(state.rank(), !is_terminal(state.state()), state.restarts());
+  if (restarts_ && !is_terminal(state.state())) restarts_->on_live(state.rank(), state.restarts());
   tell(state.rank(), now);
   return true;
 }
@@ -57,21 +60,24 @@ void MeshController::take_all(Entry& here, const RankUpdate& update, Time now) {
     events_.queue().report_exit((*entry)->rank, *entry);
     ranks_.add_exit_report(here.first, *entry);
   }
-  for (const auto& trouble : update.troubles) take_trouble(here.first, trouble);
+  for (const auto& trouble : update.troubles) take_trouble(here.first, trouble, update);
 }
 
-void MeshController::take_trouble(const HostAddr& host, const wire::RankTrouble& trouble) {
+void MeshController::take_trouble(const HostAddr& host, const wire::RankTrouble& trouble,
+                                  const RankUpdate& update) {
   const auto* const rank = ranks_.find(trouble.rank());
   if (rank == nullptr || rank->host != &host || trouble.trouble() > wire::Trouble::MAX) return;
   const bool is_ready = rank->state.state() == wire::ProcState::ready;
-  if (is_ready && rank->state.incarnation() == trouble.incarnation()) troubles_.take(trouble);
+  if (!is_ready || rank->state.incarnation() != trouble.incarnation()) return;
+  const auto stuck = std::find_if(update.stuck.begin(), update.stuck.end(),
+                                  [&](const auto& one) { return one->rank == trouble.rank(); });
+  troubles_.take(trouble, stuck == update.stuck.end() ? nullptr : *stuck);
 }
 
-void MeshController::take_standing(const HostAddr& host,
-                                   const std::vector<wire::RankTrouble>& troubles) {
+void MeshController::take_standing(const HostAddr& host, const RankUpdate& update) {
   std::set<std::uint64_t> standing;
-  for (const auto& trouble : troubles) {
-    take_trouble(host, trouble);
+  for (const auto& trouble : update.troubles) {
+    take_trouble(host, trouble, update);
     standing.insert(trouble.rank());
   }
   troubles_.clear_all_but(standing, [&](std::uint64_t number) {
@@ -108,7 +114,7 @@ void MeshController::take_whole(Entry& here, const RankUpdate& update, Time now)
   part.is_whole = true;
   part.absent_since.reset();
   take_all(here, update, now);
-  take_standing(host, update.troubles);
+  take_standing(host, update);
   std::set<std::uint64_t> those;
   for (const auto& state : update.ranks) those.insert(state.rank());
   lose_all_but(host, those, now);
@@ -138,7 +144,7 @@ MeshController::Actions MeshController::listed(const HostAddr& host, const MeshU
     part.wants_state = true;
   } else {
     part.is_whole = true;
-    take_standing(here->first, ranks.troubles);
+    take_standing(here->first, ranks);
     forget_all_but(here->first, those);
     if (!ranks_.others_on(here->first, those, /*is_live=*/true).empty()) part.wants_state = true;
   }
@@ -185,6 +191,16 @@ MeshController::Actions MeshController::answered(const Order& order, const HostA
     case Order::Kind::stream: part.stream.on_answer(answer.has_value()); break;
     case Order::Kind::stop: part.stop.on_answer(answer.has_value()); break;
     case Order::Kind::state: part.is_state_asked = false; break;
+    case Order::Kind::stop_gang:
+      part.restarts.on_stop_answer(answer.has_value(), now);
+      return settle(now);
+    case Order::Kind::restart: {
+      const auto done = answer ? Result<void>() : Result<void>(tl::unexpected(answer.error()));
+      for (const auto rank : part.restarts.on_start_answer(done, now)) {
+        if (restarts_) carry_out(restarts_->on_refused(rank, answer.error().to_string(), now));
+      }
+      return settle(now);
+    }
   }
   const auto* const state = answer ? std::get_if<MeshUpdate>(&*answer) : nullptr;
   const bool is_unknown =
@@ -221,12 +237,19 @@ MeshController::Actions MeshController::host_changed(const HostAddr& host, bool 
 MeshController::Actions MeshController::streams_lost(const std::optional<HostAddr>& host,
                                                      Time now) {
   for (auto& [address, part] : parts_) {
-    if (!host || address == *host) part.stream.reopen();
+    if (host && !(address == *host)) continue;
+    part.stream.reopen();
+    part.restarts.on_connected();
   }
   return settle(now);
 }
 
 MeshController::Actions MeshController::stop(wire::StopProcsT order, Time now) {
+  if (restarts_) {
+    RankSet ranks;
+    for (const auto& block : order.ranks) ranks.push_back({block.begin(), block.end()});
+    carry_out(restarts_->stop(ranks));
+  }
   stop_ = std::move(order);
   for (auto& [host, part] : parts_) {
     part.stop.reopen();
@@ -241,12 +264,128 @@ MeshController::Actions MeshController::turn(Time now) {
 
 // --- What there is to say and to ask. ---
 
+MeshController::Actions MeshController::own(bool is_ours, Time now) {
+  is_ours_ = is_ours;
+  if (is_ours) return settle(now);
+  restarts_.reset();
+  for (auto& [host, part] : parts_) part.restarts = {};
+  return {};
+}
+
+RestartPlan MeshController::restart_plan(const HostAddr& host, Time now) const {
+  auto plan = restarts_ ? restarts_->plan(now) : owners_.restarts().value_or(RestartPlan());
+  if (plan.policy.gang != Gang::one) return plan;
+  std::erase_if(plan.used, [&](const RestartUsage& usage) {
+    const auto* const rank = ranks_.find(usage.rank);
+    return rank == nullptr || !(*rank->host == host);
+  });
+  return plan;
+}
+
+void MeshController::adopt(Time now) {
+  const auto plan = owners_.restarts();
+  if (!plan || plan->is_over || region() == nullptr || is_partial_ || ranks_.seen() == 0) return;
+  const bool is_known = std::all_of(parts_.begin(), parts_.end(), [](const auto& entry) {
+    return entry.second.is_whole || entry.second.absent_since.has_value();
+  });
+  if (!is_known) return;
+  std::vector<WatchEvent> ends;
+  std::map<std::uint64_t, std::uint64_t> live;
+  for (const auto& [number, rank] : ranks_.all()) {
+    // Its exit report says whether it is a consequence.
+    if (events_.queue().holds(number)) return;
+    if (rank.is_live) {
+      live.emplace(number, rank.state.restarts());
+    } else {
+      ends.push_back(events_.make(*rank.host, rank.state, rank.exit_report));
+    }
+  }
+  std::stable_sort(ends.begin(), ends.end(), is_earlier_end);
+  std::vector<RankReport> reports;
+  for (const auto& end : ends) reports.push_back(to_rank_report(end));
+  restarts_.emplace(*plan, region()->num_ranks(), std::hash<std::string>()(mesh()));
+  carry_out(restarts_->begin(reports, live, now));
+}
+
+void MeshController::judge(const std::vector<WatchEvent>& events, std::size_t first, Time now) {
+  if (!is_ours_) return;
+  if (!restarts_) {
+    adopt(now);
+  } else {
+    for (auto at = first; at < events.size(); ++at) {
+      const auto& event = events[at];
+      if (event.kind == WatchEvent::Kind::state && is_terminal(event.rank.state()))
+        carry_out(restarts_->on_end(to_rank_report(event), now));
+    }
+    carry_out(restarts_->turn(now));
+  }
+  if (!restarts_) return;
+  // Somebody has stopped the mesh at its hosts.
+  if (const auto plan = owners_.restarts(); plan && plan->is_over) carry_out(restarts_->stop({}));
+  if (!restarts_->is_over()) return;
+  for (auto& [host, part] : parts_) {
+    if (owners_.may_restart_on(host)) {
+      part.restarts.end();
+    } else {
+      part.restarts.on_ended();
+    }
+  }
+}
+
+void MeshController::carry_out(MeshRestarts::Outcome outcome) {
+  for (auto& notice : outcome.notices) {
+    const auto* const cause = ranks_.find(notice.cause);
+    if (cause == nullptr) continue;
+    auto event =
+        events_.make(notice.is_given_up ? WatchEvent::Kind::given_up : WatchEvent::Kind::restarting,
+                     *cause->host);
+    event.ranks = std::move(notice.ranks);
+    event.problem = std::move(notice.words);
+    events_.queue().add(std::move(event));
+  }
+  for (const auto& stop : outcome.stops) {
+    for (const auto number : stop.ranks) {
+      const auto* const rank = ranks_.find(number);
+      if (rank != nullptr && rank->is_live)
+        parts_.at(*rank->host).restarts.stop(number, stop.cause, stop.why);
+    }
+  }
+  for (const auto number : outcome.cancelled) {
+    if (const auto* const rank = ranks_.find(number); rank != nullptr)
+      parts_.at(*rank->host).restarts.cancel(number);
+  }
+  for (const auto& [number, restarts] : outcome.starts) {
+    if (const auto* const rank = ranks_.find(number); rank != nullptr)
+      parts_.at(*rank->host).restarts.start(number, restarts);
+  }
+}
+
+void MeshController::add_restart_orders(Entry& here, Actions& actions, Time now) {
+  auto& [host, part] = here;
+  if (auto order = part.restarts.take_stop(now))
+    actions.orders.push_back({.kind = Order::Kind::stop_gang,
+                              .host = host,
+                              .stop = std::make_shared<wire::StopProcsT>(std::move(*order))});
+  if (auto order = part.restarts.take_start(now))
+    actions.orders.push_back({.kind = Order::Kind::restart,
+                              .host = host,
+                              .restart = std::make_shared<wire::RestartProcsT>(std::move(*order))});
+}
+
+bool MeshController::has_failed() const {
+  if (failed() == 0 || !restarts_) return failed() != 0;
+  return std::any_of(ranks_.all().begin(), ranks_.all().end(), [this](const auto& entry) {
+    return is_failure(entry.second.state) && !restarts_->is_waiting(entry.first);
+  });
+}
+
 void MeshController::take_events(Actions& actions, Time now) {
   for (const auto& trouble : troubles_.take_untold()) {
     const auto& rank = *ranks_.find(trouble.rank());
     auto event = events_.make(*rank.host, rank.state, rank.exit_report);
     event.kind = WatchEvent::Kind::trouble;
     event.trouble = trouble;
+    event.stuck = troubles_.stuck(trouble.rank());
     events_.queue().add(std::move(event));
   }
   for (const auto& host : events_.take(actions.events, overall(), now))
@@ -275,6 +414,8 @@ bool MeshController::wants(const Entry& here, Order::Kind kind) const {
              (is_live || !part.is_whole || events_.queue().holds_any_of(host));
     case Order::Kind::state:
       return part.wants_state && !part.is_state_asked && !part.stream.is_asked();
+    case Order::Kind::stop_gang:
+    case Order::Kind::restart: break;  // see HostRestarts
   }
   return false;
 }
@@ -283,11 +424,20 @@ MeshController::Actions MeshController::settle(Time now) {
   Actions actions;
   settled_ = now;
   take_events(actions, now);
+  judge(actions.events, 0, now);
+  take_events(actions, now);
+  if (restarts_) {
+    // All of this goes out at once: an end that a restart follows is no failure of the mesh.
+    const auto state = overall();
+    for (auto& event : actions.events) event.overall = state;
+  }
   if (!parts_.empty() && events_.add_end(is_over(now), parts_.begin()->first))
     take_events(actions, now);
   for (auto& here : parts_) {
     auto& [host, part] = here;
-    if (part.is_silent || now < part.ask_after) continue;
+    if (part.is_silent) continue;
+    add_restart_orders(here, actions, now);
+    if (now < part.ask_after) continue;
     if (wants(here, Order::Kind::stop)) {
       part.stop.ask();
       actions.orders.push_back({Order::Kind::stop, host});
@@ -307,12 +457,14 @@ MeshController::Actions MeshController::settle(Time now) {
 std::optional<MeshController::Time> MeshController::next_due() const {
   auto next = events_.queue().next_due();
   const auto consider = [&next](Time time) { next = next ? std::min(*next, time) : time; };
+  if (const auto due = restarts_ ? restarts_->next_due() : std::nullopt) consider(*due);
   using Kind = Order::Kind;
   for (const auto& here : parts_) {
     const auto& part = here.second;
     const bool wants_any =
         wants(here, Kind::stop) || wants(here, Kind::stream) || wants(here, Kind::state);
     if (!part.is_silent && wants_any) consider(part.ask_after);
+    if (const auto due = part.restarts.next_due(); due && !part.is_silent) consider(*due);
     if (part.absent_since && *part.absent_since + kAbsenceLimit > settled_)
       consider(*part.absent_since + kAbsenceLimit);
   }
@@ -331,7 +483,7 @@ std::uint64_t MeshController::live_on(const HostAddr& host) const {
 }
 
 Status::Kind MeshController::overall() const {
-  if (failed() != 0) return Status::Kind::failed;
+  if (has_failed()) return Status::Kind::failed;
   const bool is_heard = std::any_of(parts_.begin(), parts_.end(), [this](const auto& entry) {
     return ranks_.live_on(entry.first) != 0 && !entry.second.is_silent;
   });
@@ -366,6 +518,15 @@ std::vector<WatchEvent> MeshController::known(const RankSet& ranks) const {
     events.push_back(events.back());
     events.back().kind = WatchEvent::Kind::trouble;
     events.back().trouble = *trouble;
+    events.back().stuck = troubles_.stuck(number);
+  }
+  for (const auto& notice :
+       restarts_ ? restarts_->given_up() : std::vector<MeshRestarts::Notice>()) {
+    const auto* const cause = ranks_.find(notice.cause);
+    if (cause == nullptr) continue;
+    events.push_back(events_.make(WatchEvent::Kind::given_up, *cause->host));
+    events.back().ranks = notice.ranks;
+    events.back().problem = notice.words;
   }
   std::map<HostAddr, std::string> silent;
   for (const auto& [host, part] : parts_) {

@@ -10,8 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include "client/controller/host_restarts.h"
 #include "client/controller/host_update.h"
 #include "client/controller/mesh_events.h"
+#include "client/controller/mesh_restarts.h"
 #include "client/controller/ownership_book.h"
 #include "client/controller/question_state.h"
 #include "client/controller/rank_book.h"
@@ -49,12 +51,16 @@ class MeshController {
   /// A question to a host. Each gets one answer, an Error if need be: answered().
   struct Order {
     enum class Kind {
-      stream,  ///< StreamState
-      state,   ///< GetState
-      stop,    ///< StopProcs, as in stop_order().
+      stream,     ///< StreamState
+      state,      ///< GetState
+      stop,       ///< StopProcs, as in stop_order().
+      stop_gang,  ///< StopProcs, as in `stop`.
+      restart,    ///< RestartProcs, as in `restart`, with restart_plan().
     };
     Kind kind;
     HostAddr host;
+    std::shared_ptr<const wire::StopProcsT> stop = {};
+    std::shared_ptr<const wire::RestartProcsT> restart = {};
   };
   struct Actions {
     std::vector<WatchEvent> events;
@@ -86,6 +92,14 @@ class MeshController {
   /// it. A second order replaces the first.
   Actions stop(wire::StopProcsT order, Time now);
   const wire::StopProcsT& stop_order() const { return *stop_; }
+  /// Whether this controller answers for the mesh from now on, and restarts its ranks if an owner
+  /// before has left a policy with the hosts.
+  Actions own(bool is_ours, Time now);
+  bool is_ours() const noexcept { return is_ours_; }
+  /// What goes to that host with an order to restart ranks.
+  RestartPlan restart_plan(const HostAddr& host, Time now) const;
+  /// Whether ranks of it begin another incarnation.
+  bool is_restarting() const { return restarts_ && !restarts_->is_over(); }
   /// To be called at next_due(), although nothing has come.
   Actions turn(Time now);
   std::optional<Time> next_due() const;
@@ -127,6 +141,8 @@ class MeshController {
     std::string problem;
     /// query_failed was reported.
     bool has_failed = false;
+    /// What there is to order because ranks are restarted.
+    HostRestarts restarts;
   };
   using Parts = std::map<HostAddr, Part>;
   using Entry = Parts::value_type;
@@ -136,9 +152,10 @@ class MeshController {
   void take_head(const MeshUpdate& update);
   bool take(Entry& here, const wire::RankState& state, Time now);
   void take_all(Entry& here, const RankUpdate& update, Time now);
-  void take_trouble(const HostAddr& host, const wire::RankTrouble& trouble);
-  /// `troubles` are all of that host.
-  void take_standing(const HostAddr& host, const std::vector<wire::RankTrouble>& troubles);
+  void take_trouble(const HostAddr& host, const wire::RankTrouble& trouble,
+                    const RankUpdate& update);
+  /// The troubles of the update are all of that host.
+  void take_standing(const HostAddr& host, const RankUpdate& update);
   /// All that the agent has: live ranks that are not in it are lost.
   void take_whole(Entry& here, const RankUpdate& update, Time now);
   void lose_all_but(const HostAddr& host, const std::set<std::uint64_t>& those, Time now);
@@ -147,6 +164,13 @@ class MeshController {
   /// Queues the present state of that rank.
   void tell(std::uint64_t rank, Time now);
   bool is_over(Time now) const;
+  /// Begins to carry the restart policy out once the ranks of all hosts are known.
+  void adopt(Time now);
+  /// Takes what was told since the last time into account.
+  void judge(const std::vector<WatchEvent>& events, std::size_t first, Time now);
+  void carry_out(MeshRestarts::Outcome outcome);
+  bool has_failed() const;
+  void add_restart_orders(Entry& here, Actions& actions, Time now);
   /// Whether that part has something to be asked; when it may be asked is another question.
   bool wants(const Entry& here, Order::Kind kind) const;
   /// Adds what there is to say and to ask now.
@@ -163,6 +187,9 @@ class MeshController {
   OwnershipBook owners_;
   Time settled_{};
   std::optional<wire::StopProcsT> stop_;
+  bool is_ours_ = false;
+  /// While this controller answers for a mesh with a restart policy.
+  std::optional<MeshRestarts> restarts_;
 };
 
 }  // namespace meshbus

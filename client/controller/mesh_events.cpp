@@ -1,6 +1,6 @@
 #include "client/controller/mesh_events.h"
 
-#include "client/src/proc_mesh/wire_reports.h"
+#include "client/src/base/wire_reports.h"
 #include "common/wire/control.h"
 #include "wire/supervision_generated.h"
 

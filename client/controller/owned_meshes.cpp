@@ -10,7 +10,8 @@ void OwnedMeshes::note_leases(const Meshes& meshes, const std::vector<HostAddr>&
     if (!contains(mesh)) continue;
     for (const auto& host : hosts) {
       const auto lease = mesh.owners().lease_on(host);
-      if (lease.count() > 0 && mesh.live_on(host) != 0) leases[host].emplace(name, lease);
+      const bool is_needed = mesh.live_on(host) != 0 || mesh.owners().may_restart_on(host);
+      if (lease.count() > 0 && is_needed) leases[host].emplace(name, lease);
     }
   }
   for (const auto& host : hosts) hosts_[host].leases.set(leases[host]);

@@ -25,10 +25,23 @@ class OwnedMeshes {
   bool add_name(const std::string& name) { return names_.insert(name).second; }
   /// The mesh is being handed over to another owner: it stays ours, whatever its hosts say, until
   /// that is done on all of them.
-  void hold(const std::string& mesh) { held_.insert(mesh); }
-  void let_go(const std::string& mesh) { held_.erase(mesh); }
+  void hold(const std::string& mesh) {
+    held_.insert(mesh);
+    paused_.insert(mesh);
+  }
+  void let_go(const std::string& mesh) {
+    held_.erase(mesh);
+    paused_.erase(mesh);
+  }
+  /// The handover was not done on all hosts, and is not under way any more.
+  void resume(const std::string& mesh) { paused_.erase(mesh); }
   bool contains(const MeshController& mesh) const {
     return held_.contains(mesh.mesh()) || mesh.owners().is_owned_by(names_);
+  }
+
+  /// All its hosts say that, and it is not being handed over: its ranks are ours to restart.
+  bool may_restart(const MeshController& mesh) const {
+    return !paused_.contains(mesh.mesh()) && mesh.owners().is_owned_by(names_);
   }
 
   /// Takes the leases of our meshes from what their hosts say.
@@ -51,6 +64,8 @@ class OwnedMeshes {
   };
   std::set<std::string> names_;
   std::set<std::string, std::less<>> held_;
+  /// Those of them that are being handed over at the moment.
+  std::set<std::string, std::less<>> paused_;
   std::map<HostAddr, Host> hosts_;
 };
 

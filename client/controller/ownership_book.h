@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -34,6 +35,19 @@ class OwnershipBook {
   bool may_restart_on(const HostAddr& host) const {
     const auto found = owners_.find(host);
     return found != owners_.end() && found->second.may_restart;
+  }
+  /// The restart policy that its owners have left at the hosts, with all that was used of it.
+  std::optional<RestartPlan> restarts() const {
+    std::optional<RestartPlan> plan;
+    for (const auto& [host, owner] : owners_) {
+      if (!owner.restarts) continue;
+      if (plan) {
+        merge_into(*plan, *owner.restarts);
+      } else {
+        plan = owner.restarts;
+      }
+    }
+    return plan;
   }
   /// As that host says; 0 = none.
   std::chrono::milliseconds lease_on(const HostAddr& host) const {

@@ -6,9 +6,9 @@
 
 #include "client/controller/actors_name.h"
 #include "client/controller/controller_feed.h"
-#include "client/src/check_owner.h"
-#include "client/src/context_core.h"
-#include "client/src/handler_gate.h"
+#include "client/src/base/handler_gate.h"
+#include "client/src/context/check_owner.h"
+#include "client/src/context/context_core.h"
 #include "meshbus/controller.h"
 
 namespace meshbus {

@@ -1,6 +1,6 @@
 #include "client/controller/supervision_event.h"
 
-#include "client/src/proc_mesh/wire_reports.h"
+#include "client/src/base/wire_reports.h"
 #include "wire/supervision_generated.h"
 
 namespace meshbus {
@@ -16,6 +16,8 @@ SupervisionEvent::Kind kind_of(WatchEvent::Kind kind) {
     case WatchEvent::Kind::query_failed: return Kind::query_failed;
     case WatchEvent::Kind::ended: return Kind::ended;
     case WatchEvent::Kind::late: return Kind::late;
+    case WatchEvent::Kind::restarting: return Kind::restarting;
+    case WatchEvent::Kind::given_up: return Kind::given_up;
   }
   return Kind::rank;
 }
@@ -64,7 +66,8 @@ RankReport to_rank_report(const WatchEvent& event) {
   report.host = event.host;
   report.point = event.point();
   copy_state(event.rank, report);
-  if (event.kind == WatchEvent::Kind::trouble) copy_trouble(event.trouble, report);
+  if (event.kind == WatchEvent::Kind::trouble)
+    copy_trouble(event.trouble, report, event.stuck.get());
   if (event.exit_report != nullptr) {
     flatbuffers::FlatBufferBuilder builder;
     builder.Finish(wire::ExitReport::Pack(builder, event.exit_report.get()));
@@ -83,6 +86,7 @@ SupervisionEvent to_supervision_event(const WatchEvent& event) {
     out.host = event.host;
   if (event.is_of_rank()) out.rank = to_rank_report(event);
   out.problem = event.problem;
+  out.ranks = event.ranks;
   out.generation = event.generation;
   out.overall = event.overall;
   out.lateness = event.lateness;
@@ -118,6 +122,8 @@ std::string SupervisionEvent::describe() const {
       return "nothing is heard of the controller at " + host_of(*this) + why;
     case Kind::controller_lost:
       return "the controller at " + host_of(*this) + " is taken for lost" + why;
+    case Kind::restarting:
+    case Kind::given_up: return what + problem;
     case Kind::controller_back: return "the controller at " + host_of(*this) + " is there again";
   }
   return what;

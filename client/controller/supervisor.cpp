@@ -24,6 +24,29 @@ bool is_refusal(ErrorCode code) {
          code == ErrorCode::unroutable || code == ErrorCode::link_lost;
 }
 
+QuestionKind to_question(MeshController::Order::Kind kind) {
+  using Kind = MeshController::Order::Kind;
+  switch (kind) {
+    case Kind::stream: return QuestionKind::stream;
+    case Kind::state: return QuestionKind::state;
+    case Kind::stop: return QuestionKind::stop;
+    case Kind::stop_gang: return QuestionKind::stop_gang;
+    case Kind::restart: return QuestionKind::restart;
+  }
+  return QuestionKind::state;
+}
+
+MeshController::Order::Kind to_order(QuestionKind kind) {
+  using Kind = MeshController::Order::Kind;
+  switch (kind) {
+    case QuestionKind::stream: return Kind::stream;
+    case QuestionKind::stop: return Kind::stop;
+    case QuestionKind::stop_gang: return Kind::stop_gang;
+    case QuestionKind::restart: return Kind::restart;
+    default: return Kind::state;
+  }
+}
+
 std::uint64_t count_live(const MeshUpdate& update) {
   const auto is_live = [](const wire::RankState& rank) { return !is_terminal(rank.state()); };
   return static_cast<std::uint64_t>(
@@ -37,6 +60,7 @@ bool is_answered(const HostAnswer& answer) {
     case ErrorCode::not_exist:
     case ErrorCode::unauthorised:
     case ErrorCode::refused:
+    case ErrorCode::would_block:
     case ErrorCode::malformed_message:
     case ErrorCode::no_such_port: return true;
     default: return false;
@@ -78,16 +102,24 @@ void Supervisor::add(Actions& actions, const MeshController& mesh, MeshControlle
   auto of_actors = actors_.procs_told(mesh.mesh(), more.events, now);
   std::move(more.events.begin(), more.events.end(), std::back_inserter(actions.events));
   for (auto& order : more.orders) {
-    auto kind = QuestionKind::state;
-    if (order.kind == MeshController::Order::Kind::stream) kind = QuestionKind::stream;
-    if (order.kind == MeshController::Order::Kind::stop) kind = QuestionKind::stop;
-    actions.questions.push_back({kind, std::move(order.host), mesh.mesh(), {}});
+    auto& question = actions.questions.emplace_back(
+        Question{to_question(order.kind), std::move(order.host), mesh.mesh(), {}});
+    question.stop = std::move(order.stop);
+    question.restart = std::move(order.restart);
   }
   // Procs first: what becomes of their actors follows from it.
   for (auto& one : of_actors) {
     std::move(one.events.begin(), one.events.end(), std::back_inserter(actions.events));
     std::move(one.questions.begin(), one.questions.end(), std::back_inserter(actions.questions));
   }
+}
+
+void Supervisor::note_owned(Actions& actions, Time now) {
+  for (auto& [name, mesh] : meshes_) {
+    const bool is_ours = owned_.may_restart(mesh);
+    if (is_ours != mesh.is_ours()) add(actions, mesh, mesh.own(is_ours, now), now);
+  }
+  note_leases();
 }
 
 void Supervisor::note_leases() {
@@ -108,8 +140,22 @@ void Supervisor::renew_all(Actions& actions, Time now) {
 Supervisor::Actions Supervisor::add_name(const std::string& name, Time now) {
   Actions actions;
   if (!owned_.add_name(name)) return actions;
-  note_leases();
+  note_owned(actions, now);
   if (is_up_) renew_all(actions, now);
+  return actions;
+}
+
+void Supervisor::hold(const std::string& mesh) {
+  owned_.hold(mesh);
+  // The next owner decides about its restarts.
+  if (const auto found = meshes_.find(mesh); found != meshes_.end())
+    (void)found->second.own(false, {});
+}
+
+Supervisor::Actions Supervisor::resume(const std::string& mesh, Time now) {
+  Actions actions;
+  owned_.resume(mesh);
+  note_owned(actions, now);
   return actions;
 }
 
@@ -133,7 +179,7 @@ bool Supervisor::has_told_owned() const {
 Supervisor::Actions Supervisor::stop_owned(const wire::StopProcsT& order, Time now) {
   Actions actions;
   for (auto& [name, mesh] : meshes_) {
-    if (mesh.live() == 0 || !is_owned(mesh)) continue;
+    if ((mesh.live() == 0 && !mesh.is_restarting()) || !is_owned(mesh)) continue;
     auto one = order;
     one.mesh = name;
     add(actions, mesh, mesh.stop(std::move(one), now), now);
@@ -309,7 +355,7 @@ Supervisor::Actions Supervisor::pushed(const HostAddr& host, const std::string& 
   hear(actions, host, from->second, now);
   if (const auto found = meshes_.find(mesh); found != meshes_.end()) {
     add(actions, found->second, found->second.pushed(host, update, now), now);
-    if (update.owner) note_leases();
+    if (update.owner) note_owned(actions, now);
   } else if (is_wanted(mesh)) {
     // Unasked, agents tell only the owner: the mesh was handed to us.
     ask_list(actions, host, from->second);
@@ -384,7 +430,7 @@ void Supervisor::on_list(Actions& actions, const HostAddr& address, Host& host,
     actors_.drop_mesh(entry.first);
     return true;
   });
-  note_leases();
+  note_owned(actions, now);
   if (is_page && last > list.after) return ask_list(actions, address, host, last);
   host.others = host.others_so_far;
   if (std::exchange(host.wants_list, false)) ask_list(actions, address, host);
@@ -394,10 +440,8 @@ void Supervisor::on_mesh_answer(Actions& actions, const Question& question,
                                 const HostAnswer& answer, Time now) {
   const auto found = meshes_.find(question.mesh);
   if (found == meshes_.end()) return;
-  auto kind = MeshController::Order::Kind::state;
-  if (question.kind == QuestionKind::stream) kind = MeshController::Order::Kind::stream;
-  if (question.kind == QuestionKind::stop) kind = MeshController::Order::Kind::stop;
-  add(actions, found->second, found->second.answered({kind, question.host}, answer, now), now);
+  const MeshController::Order order{.kind = to_order(question.kind), .host = question.host};
+  add(actions, found->second, found->second.answered(order, answer, now), now);
 }
 
 Supervisor::Actions Supervisor::answer(const Question& question, const HostAnswer& answer,
@@ -435,7 +479,7 @@ Supervisor::Actions Supervisor::answer(const Question& question, const HostAnswe
     }
     default:
       on_mesh_answer(actions, question, answer, now);
-      note_leases();
+      note_owned(actions, now);
       break;
   }
   return actions;

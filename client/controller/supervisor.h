@@ -74,8 +74,10 @@ class Supervisor {
   bool is_owned(const MeshController& mesh) const { return owned_.contains(mesh); }
   /// We are handing the mesh over: it stays ours, whatever its hosts report, until all of them have
   /// confirmed.
-  void hold(const std::string& mesh) { owned_.hold(mesh); }
+  void hold(const std::string& mesh);
   void let_go(const std::string& mesh);
+  /// The handover has failed somewhere, and is not under way any more.
+  Actions resume(const std::string& mesh, Time now);
   /// So many of our meshes have live ranks.
   std::size_t live_owned() const;
   /// Whether all events of our meshes have gone out: the last ends, their exit reports, and the
@@ -114,6 +116,8 @@ class Supervisor {
   };
 
   bool is_wanted(std::string_view mesh) const;
+  /// What is ours has changed: leases, and restarts.
+  void note_owned(Actions& actions, Time now);
   /// What is ours has changed, or where it lives.
   void note_leases();
   /// Whether leases can be renewed there now; a silent host gets them as soon as it answers.

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "client/controller/watch_event.h"
 #include "meshbus/address.h"
+#include "wire/forward.h"
 
 namespace meshbus {
 
@@ -17,6 +19,8 @@ struct SupervisorQuestion {
     stream,         ///< StreamState
     state,          ///< GetState
     stop,           ///< StopProcs, as in find(mesh)->stop_order()
+    stop_gang,      ///< StopProcs, as in `stop`.
+    restart,        ///< RestartProcs, as in `restart`, with find(mesh)->restart_plan().
     renew,          ///< RenewLease of `meshes`, as long as before.
     stream_actors,  ///< StreamActors, to the proc of `rank`; `mesh` is an ActorsName.
     stop_actor,     ///< StopActor there, as in find_actors(mesh)->stop_order().
@@ -28,6 +32,8 @@ struct SupervisorQuestion {
   std::vector<std::string> meshes = {};
   std::uint64_t rank = 0;
   std::uint64_t incarnation = 0;  ///< The incarnation of the proc of that rank.
+  std::shared_ptr<const wire::StopProcsT> stop = {};
+  std::shared_ptr<const wire::RestartProcsT> restart = {};
 };
 
 /// What a Supervisor wants to be done.

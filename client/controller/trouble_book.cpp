@@ -10,6 +10,7 @@ void TroubleBook::clear_all_but(const std::set<std::uint64_t>& standing,
     const bool is_well = trouble.known.trouble() == wire::Trouble::none;
     if (is_well || standing.contains(rank) || !is_meant(rank)) continue;
     trouble.known = {rank, trouble.known.incarnation(), 0, 0, wire::Trouble::none, 0};
+    trouble.stuck.reset();
   }
 }
 
@@ -20,6 +21,11 @@ std::vector<wire::RankTrouble> TroubleBook::take_untold() {
       changes.push_back(trouble.known);
   }
   return changes;
+}
+
+std::shared_ptr<const wire::StuckHandlerT> TroubleBook::stuck(std::uint64_t rank) const {
+  const auto found = troubles_.find(rank);
+  return found == troubles_.end() ? nullptr : found->second.stuck;
 }
 
 const wire::RankTrouble* TroubleBook::find(std::uint64_t rank) const {

@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "client/src/base/wire_reports.h"
 #include "common/wire/wire_region.h"
 #include "meshbus/point.h"
 #include "wire/supervision_generated.h"
@@ -22,6 +23,8 @@ wire::MeshEventKind to_wire(WatchEvent::Kind kind) {
     case WatchEvent::Kind::host_back: return wire::MeshEventKind::host_back;
     case WatchEvent::Kind::query_failed: return wire::MeshEventKind::query_failed;
     case WatchEvent::Kind::ended: return wire::MeshEventKind::ended;
+    case WatchEvent::Kind::restarting: return wire::MeshEventKind::restarting;
+    case WatchEvent::Kind::given_up: return wire::MeshEventKind::given_up;
     default: return wire::MeshEventKind::ranks;
   }
 }
@@ -79,6 +82,7 @@ std::vector<wire::MeshEventT> to_messages(const std::vector<WatchEvent>& events,
       message.kind = to_wire(event.kind);
       message.snapshot = is_snapshot;
       message.detail = event.problem;
+      message.restart_ranks = meshbus::to_wire(event.ranks);
       if (event.region != nullptr) message.region = meshbus::to_wire(*event.region);
       bytes = 0;
       ended.clear();
@@ -91,6 +95,8 @@ std::vector<wire::MeshEventT> to_messages(const std::vector<WatchEvent>& events,
     if (is_end) ended.insert(event.rank.rank());
     if (event.kind == WatchEvent::Kind::trouble) {
       message.troubles.push_back(event.trouble);
+      if (event.stuck != nullptr)
+        message.stuck.push_back(std::make_unique<wire::StuckHandlerT>(*event.stuck));
       continue;
     }
     message.ranks.push_back(event.rank);

@@ -9,6 +9,7 @@
 
 #include "common/wire/rank_state.h"
 #include "meshbus/address.h"
+#include "meshbus/rank_report.h"
 #include "meshbus/region.h"
 #include "meshbus/status.h"
 #include "wire/actors_generated.h"
@@ -27,6 +28,8 @@ struct WatchEvent {
                    ///< about a rank.
     ended,         ///< Every rank of a mesh has ended and was told: it is watched no longer.
     trouble,       ///< A live rank is slow or frozen, or is not any more: `trouble`.
+    restarting,    ///< Ranks begin another incarnation: `ranks`, and `problem` in words.
+    given_up,      ///< Ranks that would be restarted are not: likewise.
     late,  ///< The controller itself was late: what it was to notice meanwhile it has noticed late.
   };
   Kind kind = Kind::state;
@@ -40,7 +43,9 @@ struct WatchEvent {
   std::shared_ptr<const Region> region;  ///< The region of the mesh.
   std::string problem;                   ///< What is wrong with a host, in words.
   wire::RankTrouble trouble;
-  std::uint64_t generation = 0;  ///< Counts what there was to tell of the mesh.
+  std::shared_ptr<const wire::StuckHandlerT> stuck;  ///< With Trouble::stuck.
+  RankSet ranks;                                     ///< For restarting and given_up.
+  std::uint64_t generation = 0;                      ///< Counts what there was to tell of the mesh.
   Status::Kind overall = Status::Kind::unknown;
   std::chrono::milliseconds lateness{0};
 

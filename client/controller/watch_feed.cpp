@@ -16,6 +16,8 @@ WatchEvent::Kind from_wire(wire::MeshEventKind kind) {
     case wire::MeshEventKind::host_back: return WatchEvent::Kind::host_back;
     case wire::MeshEventKind::query_failed: return WatchEvent::Kind::query_failed;
     case wire::MeshEventKind::ended: return WatchEvent::Kind::ended;
+    case wire::MeshEventKind::restarting: return WatchEvent::Kind::restarting;
+    case wire::MeshEventKind::given_up: return WatchEvent::Kind::given_up;
     default: return WatchEvent::Kind::state;
   }
 }
@@ -56,7 +58,14 @@ bool WatchFeed::note(std::uint64_t sequence) {
 }
 
 std::vector<WatchEvent> WatchFeed::on_other(const wire::MeshEventT& event, WatchEvent one) {
-  if (event.kind == wire::MeshEventKind::query_failed) return {std::move(one)};
+  if (event.kind == wire::MeshEventKind::query_failed ||
+      event.kind == wire::MeshEventKind::restarting)
+    return {std::move(one)};
+  if (event.kind == wire::MeshEventKind::given_up) {
+    // The whole state, too, has what was given up.
+    if (!given_up_.emplace(event.mesh, event.detail).second) return {};
+    return {std::move(one)};
+  }
   const std::pair key(event.mesh,
                       event.kind == wire::MeshEventKind::ended ? std::string() : event.host);
   const auto found = standing_.find(key);
@@ -73,10 +82,15 @@ void WatchFeed::note_trouble(const wire::MeshEventT& event, const wire::RankTrou
   if (event.sequence < troubled.sequence) return;  // overtaken
   if (troubled.known.incarnation() != trouble.incarnation()) troubled.told = wire::Trouble::none;
   troubled.known = trouble;
+  troubled.stuck.reset();
+  for (const auto& stuck : event.stuck) {
+    if (stuck->rank == trouble.rank())
+      troubled.stuck = std::make_shared<const wire::StuckHandlerT>(*stuck);
+  }
   troubled.sequence = event.sequence;
 }
 
-const wire::RankTrouble* WatchFeed::take_trouble(const std::string& mesh, std::uint64_t rank) {
+const WatchFeed::Troubled* WatchFeed::take_trouble(const std::string& mesh, std::uint64_t rank) {
   const std::pair key(mesh, rank);
   const auto state = told_.find(key);
   const auto found = troubles_.find(key);
@@ -86,7 +100,7 @@ const wire::RankTrouble* WatchFeed::take_trouble(const std::string& mesh, std::u
       troubled.told == troubled.known.trouble())
     return nullptr;
   troubled.told = troubled.known.trouble();
-  return &troubled.known;
+  return &troubled;
 }
 
 std::vector<WatchEvent> WatchFeed::on_event(const wire::MeshEventT& event, Time now) {
@@ -97,6 +111,7 @@ std::vector<WatchEvent> WatchFeed::on_event(const wire::MeshEventT& event, Time 
   one.mesh = event.mesh;
   one.host = HostAddr::parse(event.host).value_or(HostAddr::local(0));
   one.problem = event.detail;
+  for (const auto& block : event.restart_ranks) one.ranks.push_back({block.begin(), block.end()});
   one.generation = event.generation;
   one.overall = Status(static_cast<Status::Kind>(event.overall)).kind();
   if (one.kind != WatchEvent::Kind::state) return on_other(event, std::move(one));
@@ -129,11 +144,12 @@ std::vector<WatchEvent> WatchFeed::on_event(const wire::MeshEventT& event, Time 
   one.kind = WatchEvent::Kind::trouble;
   one.exit_report.reset();
   for (const auto number : touched) {
-    const auto* const trouble = take_trouble(event.mesh, number);
-    if (trouble == nullptr) continue;
-    one.trouble = *trouble;
+    const auto* const troubled = take_trouble(event.mesh, number);
+    if (troubled == nullptr) continue;
+    one.trouble = troubled->known;
+    one.stuck = troubled->stuck;
     one.rank = wire::RankState();
-    one.rank.mutate_incarnation(trouble->incarnation());
+    one.rank.mutate_incarnation(one.trouble.incarnation());
     one.rank.mutate_state(wire::ProcState::ready);
     one.rank.mutate_rank(number);
     events.push_back(one);

@@ -43,6 +43,7 @@ class WatchFeed {
   };
   struct Troubled {
     wire::RankTrouble known;
+    std::shared_ptr<const wire::StuckHandlerT> stuck;
     wire::Trouble told = wire::Trouble::none;
     std::uint64_t sequence = 0;
   };
@@ -56,7 +57,7 @@ class WatchFeed {
   void note_trouble(const wire::MeshEventT& event, const wire::RankTrouble& trouble);
   /// What there is to tell of the troubles of that rank: nothing before it is ready, and nothing
   /// after that.
-  const wire::RankTrouble* take_trouble(const std::string& mesh, std::uint64_t rank);
+  const Troubled* take_trouble(const std::string& mesh, std::uint64_t rank);
   std::vector<WatchEvent> on_other(const wire::MeshEventT& event, WatchEvent one);
 
   std::uint64_t sequence_ = 0;
@@ -66,6 +67,8 @@ class WatchFeed {
   std::uint64_t asked_upto_ = 0;
   std::map<std::pair<std::string, std::uint64_t>, Told> told_;
   std::map<std::pair<std::string, std::uint64_t>, Troubled> troubles_;
+  /// Mesh and words of what was given up.
+  std::set<std::pair<std::string, std::string>> given_up_;
   /// Hosts that were reported as unreachable, meshes that were reported as ended.
   std::map<std::pair<std::string, std::string>, Standing> standing_;
   std::optional<Time> heard_;

@@ -3,6 +3,9 @@ import { classOf, h } from './dom.js';
 import { stateOf } from './store.js';
 
 const kGap = 1;
+const kLeast = 2;
+/** With more bad ranks than this share, small cells are not made larger for them: they are seen anyway. */
+const kFewBad = 0.01;
 const kBad = ['failed', 'frozen'];
 const kLegend = ['starting', 'running', 'ready', 'stopping', 'stopped', 'killed', 'failed', 'frozen', 'unknown'];
 
@@ -13,7 +16,10 @@ function colours() {
 
 const nameOf = (rank) => classOf(stateOf(rank));
 
-/** Where each rank is: {columns, rows, width} cells, and a place for each rank. Hosts go down, then to the right. */
+/**
+ * Where each rank is: a place, [host, rank of it], for each rank, and how hosts lie: down, then to the right in blocks beside each
+ * other; or, when the ranks of one host are too many for a line, on some lines each.
+ */
 export function layout(mesh, width, height) {
   const hosts = new Map(mesh.hosts.map((host, i) => [host, i]));
   const seen = new Uint32Array(Math.max(mesh.hosts.length, 1) + 1);
@@ -24,16 +30,18 @@ export function layout(mesh, width, height) {
   }
   const perHost = Math.max(1, ...seen);
   const rows = Math.max(1, mesh.hosts.length + (seen[mesh.hosts.length] > 0 ? 1 : 0));
-  // The largest cell with which all hosts fit, in as many blocks beside each other as that needs.
-  let cell = 40;
-  let blocks = 1;
-  for (; cell > 2; --cell) {
+  // The largest cell with which all hosts fit; with the smallest one the grid may be higher than the window.
+  for (let cell = 40; ; --cell) {
     const down = Math.max(1, Math.floor(height / cell));
-    blocks = Math.ceil(rows / down);
-    if (blocks * (perHost + (blocks > 1 ? 1 : 0)) * cell <= width) break;
+    const blocks = Math.ceil(rows / down);
+    if (blocks * (perHost + (blocks > 1 ? 1 : 0)) * cell <= width) {
+      const used = blocks > 1 ? Math.ceil(rows / blocks) : rows;
+      return { places, cell, perHost, down: used, blocks, columns: perHost, lines: 1, height: used * cell };
+    }
+    const lines = Math.ceil(perHost / Math.max(1, Math.floor(width / cell)));
+    if (cell <= kLeast || (lines > 1 && rows * lines <= down))
+      return { places, cell, perHost, down: rows, blocks: 1, columns: Math.ceil(perHost / lines), lines, height: rows * lines * cell };
   }
-  const down = blocks > 1 ? Math.ceil(rows / blocks) : rows;
-  return { places, cell, perHost, rows, down, blocks, height: Math.min(down, rows) * cell };
 }
 
 export function gridView(root, store, [name]) {
@@ -53,7 +61,8 @@ export function gridView(root, store, [name]) {
   const position = (rank) => {
     const [row, column] = plan.places.get(rank);
     const block = Math.floor(row / plan.down);
-    return [(block * (plan.perHost + (plan.blocks > 1 ? 1 : 0)) + column) * plan.cell, (row % plan.down) * plan.cell];
+    const line = (row % plan.down) * plan.lines + Math.floor(column / plan.columns);
+    return [(block * (plan.perHost + (plan.blocks > 1 ? 1 : 0)) + column % plan.columns) * plan.cell, line * plan.cell];
   };
 
   function update() {
@@ -63,7 +72,11 @@ export function gridView(root, store, [name]) {
     if (!shown) { words.textContent = 'There is no mesh.'; return; }
     search.value = shown.mesh;
     const width = Math.max(200, canvas.clientWidth);
-    const key = `${shown.mesh} ${shown.ranks.size} ${width} ${matchMedia('(prefers-color-scheme: dark)').matches}`;
+    const isBad = (colour) => kBad.includes(colour);
+    const counts = store.counts(shown);
+    const bad = kBad.reduce((sum, one) => sum + (counts[one] ?? 0), 0);
+    const isFew = bad <= Math.max(20, kFewBad * shown.ranks.size);
+    const key = `${shown.mesh} ${shown.ranks.size} ${width} ${matchMedia('(prefers-color-scheme: dark)').matches} ${isFew}`;
     const context = canvas.getContext('2d');
     if (key !== planned) {
       planned = key;
@@ -77,6 +90,9 @@ export function gridView(root, store, [name]) {
       drawn = new Map();
     }
     const gap = plan.cell > 3 ? kGap : 0;
+    const larger = isFew && plan.cell < 6 ? 2 : 0;
+    // A larger mark lies over its neighbours: when one goes, they are drawn again.
+    if (larger > 0) for (const rank of shown.ranks.values()) if (isBad(drawn.get(rank.rank)) && !isBad(nameOf(rank))) uncover(rank.rank);
     const batches = {};
     for (const rank of shown.ranks.values()) {
       const colour = nameOf(rank);
@@ -86,30 +102,37 @@ export function gridView(root, store, [name]) {
     }
     const palette = colours();
     // What needs a look comes last, and a little larger where cells are small: one failed rank of many is seen.
-    const isBad = (colour) => kBad.includes(colour);
     for (const [colour, ranks] of Object.entries(batches).sort(([a], [b]) => isBad(a) - isBad(b))) {
       context.fillStyle = palette[colour];
-      const more = isBad(colour) && plan.cell < 6 ? 2 : 0;
+      const more = isBad(colour) ? larger : 0;
       for (const rank of ranks) {
         const [x, y] = position(rank);
         context.fillRect(x - more, y - more, plan.cell - gap + 2 * more, plan.cell - gap + 2 * more);
       }
     }
-    const counts = store.counts(shown);
     words.textContent = `${shown.ranks.size} ranks on ${shown.hosts.length} hosts, ${shown.region}: ${Object.entries(counts).map(([one, n]) => `${n} ${one}`).join(', ')}`;
     canvas.setAttribute('aria-label', words.textContent);
     canvas.dataset.cells = drawn.size;
   }
 
+  /** The neighbours of a rank are to be drawn again. */
+  function uncover(rank) {
+    const [x, y] = position(rank).map((at) => at / plan.cell);
+    for (let down = -1; down <= 1; ++down) for (let right = -1; right <= 1; ++right) drawn.delete(rankIn(x + right, y + down));
+  }
+
   function rankAt(event) {
     if (!plan) return undefined;
     const box = canvas.getBoundingClientRect();
-    const x = Math.floor((event.clientX - box.left) / plan.cell);
-    const y = Math.floor((event.clientY - box.top) / plan.cell);
-    const wide = plan.perHost + (plan.blocks > 1 ? 1 : 0);
-    const column = x % wide;
-    if (column >= plan.perHost || y >= plan.down) return undefined;
-    return byPlace.get((Math.floor(x / wide) * plan.down + y) * plan.perHost + column);
+    return rankIn(Math.floor((event.clientX - box.left) / plan.cell), Math.floor((event.clientY - box.top) / plan.cell));
+  }
+
+  function rankIn(x, y) {
+    if (x < 0 || y < 0) return undefined;
+    const wide = plan.columns + (plan.blocks > 1 ? 1 : 0);
+    const column = x % wide + (y % plan.lines) * plan.columns;
+    if (x % wide >= plan.columns || column >= plan.perHost || y >= plan.down * plan.lines) return undefined;
+    return byPlace.get((Math.floor(x / wide) * plan.down + Math.floor(y / plan.lines)) * plan.perHost + column);
   }
 
   function describe(number) {

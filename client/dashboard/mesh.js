@@ -3,7 +3,7 @@ import { bar, bytes, clock, cut, h, s, show, span, state, table } from './dom.js
 import { eventTable } from './overview.js';
 import { isFailure, stateOf } from './store.js';
 
-const kMostRows = 500;
+const kMostRows = 200;
 const kMostLines = 16;
 
 const link = (mesh, rest = '') => `#/mesh/${encodeURIComponent(mesh)}${rest}`;
@@ -17,13 +17,35 @@ export function tabs(mesh) {
     h('a', { href: link(mesh, '/logs') }, 'Logs'), ' · ', h('a', { href: `#/grid/${encodeURIComponent(mesh)}` }, 'Grid'));
 }
 
+/** The first of many ranks, by their order, and of those of one order by number. */
+function leading(ranks, count, orderOf) {
+  const groups = new Map();
+  for (const rank of ranks) {
+    const order = orderOf(rank);
+    (groups.get(order) ?? groups.set(order, []).get(order)).push(rank);
+  }
+  let found = [];
+  for (const order of [...groups.keys()].sort((a, b) => a - b)) {
+    if (found.length >= count) break;
+    found = found.concat(groups.get(order).sort((a, b) => a.rank - b.rank));
+  }
+  return found.slice(0, count);
+}
+
+/** Every attempt of a rank that is known, oldest first: {started, ended, status, reason}. */
+function attemptsOf(rank, ends = []) {
+  const found = new Map(ends.map((end) => [end.started, end]));
+  found.set(rank.started, rank);
+  return [...found.values()].filter((one) => one.started).sort((a, b) => (a.started < b.started ? -1 : 1));
+}
+
 /** Bars of attempts, the ranks with most of them first. */
 function timeline(store, mesh) {
-  const rows = [...mesh.ranks.values()].map((rank) => ({ rank, attempts: store.attempts(mesh, rank) })).filter((row) => row.attempts.length > 0);
-  if (rows.length === 0) return h('p', { class: 'quiet' }, 'No rank has started.');
-  const weight = (row) => (row.rank.restarts + row.attempts.length - 1) * 10 + (isFailure(row.rank) ? 5 : 0);
-  rows.sort((a, b) => weight(b) - weight(a) || a.rank.rank - b.rank.rank);
-  const shown = rows.slice(0, kMostLines);
+  const ends = store.ends(mesh);
+  const started = [...mesh.ranks.values()].filter((rank) => rank.started || ends.has(rank.rank));
+  if (started.length === 0) return h('p', { class: 'quiet' }, 'No rank has started.');
+  const weight = (rank) => rank.restarts * 10 + (isFailure(rank) ? 5 : 0);
+  const shown = leading(started, kMostLines, (rank) => -weight(rank)).map((rank) => ({ rank, attempts: attemptsOf(rank, ends.get(rank.rank)) }));
   const now = Date.parse(store.time);
   const start = Math.min(...shown.flatMap((row) => row.attempts.map((one) => Date.parse(one.started))));
   const end = Math.max(start + 1000, ...shown.flatMap((row) => row.attempts.map((one) => (one.ended ? Date.parse(one.ended) : now))));
@@ -45,27 +67,32 @@ function timeline(store, mesh) {
         s('title', {}, `attempt ${(one.restarts ?? i) + 1}: ${one.status}${one.reason ? `, ${one.reason}` : ''}`)));
     });
   });
-  return h('div', { class: 'timeline' }, made, rows.length > shown.length ? h('p', { class: 'quiet' }, `${rows.length - shown.length} further ranks`) : '');
+  return h('div', { class: 'timeline', tabindex: 0, role: 'region', 'aria-label': 'Timeline' }, made, started.length > shown.length ? h('p', { class: 'quiet' }, `${started.length - shown.length} further ranks`) : '');
 }
 
 export function meshView(root, store, [name]) {
   const search = h('input', { type: 'search', placeholder: 'Search: rank, host, state, reason', 'aria-label': 'Search ranks', oninput: () => update() });
   const top = h('div');
   const body = h('div');
+  let shown = '';
   root.append(h('h1', {}, name), tabs(name), top, h('h2', {}, 'Ranks'), h('div', { class: 'controls' }, search), body);
   const update = () => {
     const mesh = store.meshes.get(name);
-    if (!mesh) { show(body, missing(name)); return show(top); }
+    if (!mesh) { shown = ''; show(body, missing(name)); return show(top); }
     show(top, h('p', { class: 'quiet' }, `${mesh.num_ranks} ranks, ${mesh.region}, on ${mesh.hosts.length} hosts · owner ${mesh.owner}`),
       h('pre', {}, cut(mesh.command)), bar(store.counts(mesh)), h('h2', {}, 'Attempts'), timeline(store, mesh));
     const text = search.value.toLowerCase();
     const ranks = [...mesh.ranks.values()].filter((rank) => text === '' ||
       `${rank.rank} ${rank.host} ${rank.point} ${stateOf(rank)} ${rank.reason}`.toLowerCase().includes(text));
     const order = (rank) => (isFailure(rank) ? 0 : rank.trouble ? 1 : 2);
-    ranks.sort((a, b) => order(a) - order(b) || a.rank - b.rank);
+    const first = leading(ranks, kMostRows, order);
+    // A table whose rows are as they were is left alone.
+    const key = `${ranks.length} ${first.map((rank) => `${rank.rank}:${rank.changed}`).join()}`;
+    if (key === shown) return;
+    shown = key;
     show(body, h('p', { class: 'quiet' }, ranks.length > kMostRows ? `The first ${kMostRows} of ${ranks.length} ranks` : `${ranks.length} ranks`),
-      table([['Rank', 'number'], ['Point', 'wide'], ['Host', 'place'], ['State', ''], ['Attempt', 'number'], ['CPU', 'number wide'], ['Memory', 'number wide'], ['Queue', 'number wide'], ['Last line, or reason', 'text']],
-        ranks.slice(0, kMostRows).map((rank) => [
+      table([['Rank', 'number'], ['Point', 'wide'], ['Host', 'place wide'], ['State', ''], ['Attempt', 'number'], ['CPU', 'number wide'], ['Memory', 'number wide'], ['Queue', 'number wide'], ['Last line, or reason', 'text']],
+        first.map((rank) => [
           h('a', { href: link(name, `/rank/${rank.rank}`) }, rank.rank), rank.point, rank.host, state(stateOf(rank)), rank.restarts + 1,
           rank.usage?.load !== undefined && rank.usage?.load !== null ? `${Math.round(rank.usage.load * 100)} %` : '', bytes(rank.usage?.rss ?? rank.usage?.peak_rss),
           rank.queue ? rank.queue.messages : '', h('span', { class: 'mono' }, cut((rank.ended ? rank.reason : rank.last_line) ?? '', 160))])));
@@ -93,7 +120,7 @@ export function rankView(root, store, [name, number]) {
       rank.stderr_tail.length > 0 ? h('h2', {}, 'Last lines of stderr') : '',
       rank.stderr_tail.length > 0 ? h('pre', {}, rank.stderr_tail.map((line) => cut(line)).join('\n')) : '',
       h('h2', {}, 'Attempts'), timeline(store, { ...mesh, ranks: new Map([[rank.rank, rank]]) }),
-      h('h2', {}, 'Events'), eventTable(store.events.filter((event) => event.mesh === name && (!event.end || event.end.rank === rank.rank)).slice(-50).reverse()));
+      h('h2', {}, 'Events'), eventTable(store.latest(50, (event) => event.mesh === name && (!event.end || event.end.rank === rank.rank))));
   };
   return { update };
 }

@@ -35,13 +35,14 @@ export function overview(root, store) {
       store.cut > 0 ? h('p', {}, `${store.cut} ranks are left out, because there are too many.`) : '',
       h('h2', {}, 'Meshes'),
       rows.length === 0 ? h('p', { class: 'quiet' }, 'There are none.') :
-        table([['Mesh', 'place'], ['Ranks', 'number'], ['States', 'bar-cell'], ['Restarts', 'number wide'], ['Command', 'text wide'], ['', '']],
+        table([['Mesh', 'place'], ['Ranks', 'number'], ['States', 'bar-cell'], ['Restarts', 'number wide'], ['Command', 'text wide'], ['Why', '']],
           rows.slice(0, 300).map(({ mesh, counts, restarts, bad }) => [
             h('a', { href: link('mesh', mesh.mesh) }, mesh.mesh), mesh.num_ranks, bar(counts), restarts, cut(mesh.command, 120),
             bad > 0 ? h('a', { href: `${link('mesh', mesh.mesh)}/why` }, 'why?') : ''])),
       h('h2', {}, 'Hosts'), hostTable(hosts.slice(0, 50)),
       hosts.length > 50 ? h('p', {}, h('a', { href: '#/hosts' }, `All ${hosts.length} hosts`)) : '',
-      h('h2', {}, 'Latest events'), eventTable(store.events.slice(-12).reverse()));
+      h('h2', {}, 'Controllers'), controllerTable([...store.controllers.values()]),
+      h('h2', {}, 'Latest events'), eventTable(store.latest(12)));
   };
   return { update };
 }
@@ -55,9 +56,16 @@ function hostTable(hosts) {
       host.error ? cut(host.error, 200) : host.drains.length > 0 ? `draining: ${host.drains[0].reason}` : '']));
 }
 
+function controllerTable(controllers) {
+  if (controllers.length === 0) return h('p', { class: 'quiet' }, 'There are none.');
+  return table([['At host', 'place'], ['State', ''], ['Since', ''], ['Late polls', 'number'], ['Subscribers', 'number wide'], ['Cannot reach', 'text']],
+    controllers.map((one) => [h('a', { href: link('hosts', one.host) }, one.host), state(one.state), clock(one.since), one.late_polls, one.subscribers,
+      one.unreachable.length > 0 ? cut(one.unreachable.join(', '), 300) : '–']));
+}
+
 export function eventTable(events) {
   if (events.length === 0) return h('p', { class: 'quiet' }, 'There are none.');
-  return table([['Time', ''], ['What', ''], ['Mesh', 'place'], ['Ranks', ''], ['Text', 'text'], ['Host', 'place wide']],
+  return table([['Time', ''], ['What', ''], ['Mesh', 'place'], ['Ranks', 'wide'], ['Text', 'text'], ['Host', 'place wide']],
     events.map((event) => [clock(event.time), event.kind.replaceAll('_', ' '),
       event.mesh ? h('a', { href: link('mesh', event.mesh) }, event.mesh) : '',
       event.end ? `${event.end.rank}` : event.ranks ?? '', cut(event.end ? event.end.reason : event.text, 300), event.host]));
@@ -111,8 +119,8 @@ export function eventsView(root, store) {
   root.append(h('h1', {}, 'Events'), h('div', { class: 'controls' }, search), body);
   const update = () => {
     const text = search.value.toLowerCase();
-    const found = store.events.filter((event) => `${event.kind} ${event.mesh} ${event.text} ${event.host} ${event.by} ${event.end?.reason}`.toLowerCase().includes(text));
-    show(body, h('p', { class: 'quiet' }, `The latest ${store.events.length}, newest first`), eventTable(found.slice(-400).reverse()));
+    const found = store.latest(400, (event) => `${event.kind} ${event.mesh} ${event.text} ${event.host} ${event.by} ${event.end?.reason}`.toLowerCase().includes(text));
+    show(body, h('p', { class: 'quiet' }, `The latest ${store.events.length}, newest first`), eventTable(found));
   };
   return { update };
 }

@@ -17,6 +17,7 @@ export class Store {
     this.time = '';
     this.cut = 0;
     this.hosts = new Map();
+    this.controllers = new Map();
     this.meshes = new Map();
     this.events = [];
   }
@@ -28,6 +29,7 @@ export class Store {
     this.time = view.time;
     this.cut = view.cut;
     for (const host of view.hosts) this.hosts.set(host.host, host);
+    for (const one of view.controllers) this.controllers.set(one.host, one);
     for (const name of view.gone) this.meshes.delete(name);
     for (const mesh of view.meshes) {
       const known = this.meshes.get(mesh.mesh);
@@ -49,14 +51,19 @@ export class Store {
     return counts;
   }
 
-  /** Every attempt of a rank that is known, oldest first: {started, ended, status, reason}. */
-  attempts(mesh, rank) {
+  /** The ends in the events of a mesh, by rank. */
+  ends(mesh) {
     const found = new Map();
     for (const event of this.events) {
-      if (event.mesh === mesh.mesh && event.end && event.end.rank === rank.rank) found.set(event.end.started, event.end);
+      if (event.mesh !== mesh.mesh || !event.end) continue;
+      (found.get(event.end.rank) ?? found.set(event.end.rank, []).get(event.end.rank)).push(event.end);
     }
-    found.set(rank.started, rank);
-    return [...found.values()].filter((one) => one.started).sort((a, b) => (a.started < b.started ? -1 : 1));
+    return found;
+  }
+
+  /** Events of which that holds, the newest first: those of several hosts come in turns. */
+  latest(count, holds = () => true) {
+    return this.events.filter(holds).sort((a, b) => (a.time < b.time ? 1 : a.time > b.time ? -1 : b.sequence - a.sequence)).slice(0, count);
   }
 }
 

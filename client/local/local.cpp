@@ -12,7 +12,7 @@
 #include "client/local/local_host.h"
 #include "client/src/allocate/host_ends.h"
 #include "client/src/allocate/process_allocation.h"
-#include "client/src/context_core.h"
+#include "client/src/context/context_core.h"
 
 namespace meshbus {
 namespace {

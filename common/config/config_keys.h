@@ -59,6 +59,9 @@ inline constexpr std::array kKeyTable = std::to_array<KeyInfo>({
      "time after which procs are stopped if their lease is not renewed; 0 = no lease"},
     {"heartbeat", ValueKind::duration, "s", "5s", "10ms", "1h",
      "interval of the signs of life between a proc and its agent"},
+    {"handler.stuck", ValueKind::duration, "s", "2m", "0s", "24h",
+     "time that one handler of a proc or actor may run before the rank is reported as in trouble, "
+     "at the next heartbeat; 0 = any time"},
     {"session.away", ValueKind::duration, "s", "10s", "10ms", "24h",
      "time a proc lives on without its agent or broker before it ends itself; also the silence "
      "after which a proc is reported as frozen"},
@@ -163,6 +166,7 @@ inline constexpr DurationKey supervision_probe("supervision.probe");
 inline constexpr DurationKey watchdog("watchdog");
 inline constexpr DurationKey lease("lease");
 inline constexpr DurationKey heartbeat("heartbeat");
+inline constexpr DurationKey handler_stuck("handler.stuck");
 inline constexpr DurationKey session_away("session.away");
 inline constexpr DurationKey delivery_limit("delivery.limit");
 inline constexpr DurationKey delivery_starting("delivery.starting");

@@ -53,8 +53,8 @@ class BrokerSocket {
     /// Tcp only: the other end is to miss this one as soon as this one misses it.
     bool is_link = false;
   };
-  /// Begins to connect: by libzmq over tcp, and to a unix socket by ourselves (LocalSocket). Throws
-  /// zmq::error_t or std::system_error when that cannot work, with why.
+  /// Begins to connect: by libzmq over tcp, and to a unix socket by ourselves (StreamSocket).
+  /// Throws zmq::error_t or std::system_error when that cannot work, with why.
   static std::unique_ptr<BrokerSocket> open(Reactor& reactor, zmq::context_t& context,
                                             const Options& options, Events events);
 

@@ -68,7 +68,7 @@ Figures meshbus_notice(std::uint64_t host_count, std::size_t kills, std::size_t 
   auto ranks = must(mesh.status());
   std::erase_if(ranks, [&](const RankReport& rank) { return rank.host_index + 1 != host_count; });
   // While a mesh starts, failures are kept until all ranks have been up for a while
-  // (client/src/proc_mesh/rank_table.h).
+  // (client/src/monitors/rank_table.h).
   std::this_thread::sleep_for(kSettled);  // sleep-ok: only deaths in a mesh that is up count
   std::vector<double> to_launcher, to_agent;
   for (std::size_t i = 0; i < kills; ++i) {

@@ -2,6 +2,7 @@
 // what it costs to go on looking while nothing changes.
 #include <stdlib.h>
 
+#include <array>
 #include <chrono>
 #include <ctime>
 #include <filesystem>
@@ -11,10 +12,12 @@
 #include <thread>
 
 #include "bench/child.h"
+#include "bench/crowd.h"
 #include "bench/measured.h"
 #include "meshbus/client.h"
 #include "meshbus/site.h"
 #include "tests/bench/benches.h"
+#include "tests/bench/cockpit.h"
 
 namespace meshbus::bench {
 
@@ -32,21 +35,21 @@ double own_cpu_seconds() {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) / 1e9;
 }
 
-/// The children of the warden that is the parent of the agent: agent, broker, keeper.
-std::vector<pid_t> roles_of(pid_t agent) {
-  const auto parent_of = [](const std::string& pid) {
-    std::ifstream file("/proc/" + pid + "/stat");
-    std::string text;
-    std::getline(file, text);
-    const auto behind = text.rfind(") ");
-    return behind == std::string::npos ? 0 : std::stoi(text.substr(behind + 4));
-  };
-  const int warden = parent_of(std::to_string(agent));
+pid_t parent_of(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string text;
+  std::getline(file, text);
+  const auto behind = text.rfind(") ");
+  return behind == std::string::npos ? 0 : std::stoi(text.substr(behind + 4));
+}
+
+/// The children of a warden: agent, broker, keeper, and the exporter if there is one.
+std::vector<pid_t> roles_of(pid_t warden) {
   std::vector<pid_t> roles;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
     const auto name = entry.path().filename().string();
-    if (name.find_first_not_of("0123456789") == std::string::npos && parent_of(name) == warden)
-      roles.push_back(static_cast<pid_t>(std::stoi(name)));
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    if (const pid_t pid = std::stoi(name); parent_of(pid) == warden) roles.push_back(pid);
   }
   return roles;
 }
@@ -55,6 +58,49 @@ double cpu_seconds_of(const std::vector<pid_t>& pids) {
   double sum = 0;
   for (const pid_t pid : pids) sum += std::chrono::duration<double>(cpu_of(pid)).count();
   return sum;
+}
+
+double mib_of(const std::vector<pid_t>& pids) {
+  double sum = 0;
+  for (const pid_t pid : pids) sum += static_cast<double>(memory_of(pid)) / (1U << 20U);
+  return sum;
+}
+
+/// A site with metrics and a page, with or without those that look at it.
+Figures attend(std::size_t procs, std::chrono::milliseconds time, bool is_attended) {
+  const SocketFolder folder;
+  ::setenv("XDG_RUNTIME_DIR", folder.path().c_str(), 1);
+  Cockpit cockpit(folder.path());
+  auto context = must(Context::create());
+  auto hosts = must(HostMesh::attach(context, "site", {must(HostAddr::parse(cockpit.address()))}));
+  auto mesh = must(hosts.spawn_n("crowd", procs,
+                                 {.command = {"/bin/sleep", "1000"}, .ready_limit = kSiteLimit},
+                                 {.on_failure = [](const RankReport&) {}}));
+  if (is_attended) cockpit.attach();
+  const auto roles = roles_of(cockpit.warden());
+  // Until the host has looked at what each of them uses.
+  std::this_thread::sleep_for(time);  // sleep-ok: what is measured follows
+  const auto now = [&] {
+    return std::array{cpu_seconds_of(roles), cpu_seconds_of({cockpit.controller()}),
+                      is_attended ? cpu_seconds_of({cockpit.top()}) : 0};
+  };
+  const auto before = now();
+  const auto start = Clock::now();
+  std::this_thread::sleep_for(time);  // sleep-ok: this is measured
+  const auto after = now();
+  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  const auto permille = [&](std::size_t i) { return 1000 * (after[i] - before[i]) / seconds; };
+  Figures figures{{"host_permille", permille(0)},
+                  {"host_mib", mib_of(roles)},
+                  {"controller_permille", permille(1)},
+                  {"controller_mib", mib_of({cockpit.controller()})}};
+  if (is_attended) {
+    figures["top_permille"] = permille(2);
+    figures["top_mib"] = mib_of({cockpit.top()});
+  }
+  must(mesh.stop(
+      {.reason = "measured", .grace = std::chrono::milliseconds(0), .deadline = kSiteLimit}));
+  return figures;
 }
 
 Figures look(std::size_t procs, std::chrono::milliseconds time, bool is_watched) {
@@ -66,7 +112,8 @@ Figures look(std::size_t procs, std::chrono::milliseconds time, bool is_watched)
   auto mesh = must(hosts.spawn_n("crowd", procs,
                                  {.command = {"/bin/sleep", "1000"}, .ready_limit = kSiteLimit},
                                  {.on_failure = [](const RankReport&) {}}));
-  const auto roles = roles_of(static_cast<pid_t>(must(hosts.states()).at(0).pid));
+  const auto agent = static_cast<pid_t>(must(hosts.states()).at(0).pid);
+  const auto roles = roles_of(parent_of(agent));
   Figures figures;
   std::optional<Site> site;
   std::uint64_t sequence = 0;
@@ -112,14 +159,22 @@ int run_site(const Settings& settings, const Amounts& amounts) {
       "watcher: this process, the launcher of these procs; host: its agent, broker and keeper");
   const std::chrono::milliseconds time(amounts.duration_ms);
   for (const std::size_t procs : amounts.sizes) {
-    comparison.add({.size = static_cast<double>(procs),
-                    .unit = "procs",
-                    .sides = {{"watched", Part::ours, "meshbus/site.h, asked once a second",
-                               [=] { return look(procs, time, true); }},
-                              {"alone", Part::floor, "nobody looks",
-                               [=] { return look(procs, time, false); }}},
-                    .bars = {{"first_ms", "watched", "", Direction::at_most, 300, 10},
-                             {"watcher_permille", "watched", "", Direction::at_most, 10, 10}}});
+    comparison.add(
+        {.size = static_cast<double>(procs),
+         .unit = "procs",
+         .sides = {{"watched", Part::ours, "meshbus/site.h, asked once a second",
+                    [=] { return look(procs, time, true); }},
+                   {"alone", Part::floor, "nobody looks", [=] { return look(procs, time, false); }},
+                   {"cockpit", Part::ours, "host and controller, with top, a page and a scraper",
+                    [=] { return attend(procs, time, true); }},
+                   {"unattended", Part::floor, "the same without these three",
+                    [=] { return attend(procs, time, false); }}},
+         .bars = {{"first_ms", "watched", "", Direction::at_most, 300, 10},
+                  {"watcher_permille", "watched", "", Direction::at_most, 10, 10},
+                  {"top_permille", "cockpit", "", Direction::at_most, 20, 20},
+                  {"host_permille", "cockpit", "unattended"},
+                  {"host_mib", "cockpit", "unattended"},
+                  {"controller_mib", "cockpit", "unattended"}}});
   }
   return comparison.run();
 }

@@ -16,6 +16,7 @@ import time
 
 import classes
 import english
+import includes
 import sources
 
 PRODUCT = classes.AREAS
@@ -42,18 +43,6 @@ def spread(numbers):
     """median / p90 / max"""
     ordered = sorted(numbers)
     return f"{statistics.median(ordered):.0f} / {ordered[len(ordered) * 9 // 10]} / {ordered[-1]}"
-
-
-def mutual_pairs(paths):
-    """Pairs of folders with files that include each other's."""
-    arrows = collections.defaultdict(set)
-    for path in paths:
-        folder = os.path.dirname(path)
-        for match in sources.INCLUDE.finditer(sources.text(path)):
-            target = sources.resolve(match.group(2)) if match.group(1) == '"' else None
-            if target and os.path.dirname(target) != folder:
-                arrows[folder].add(os.path.dirname(target))
-    return sorted((a, b) for a in arrows for b in arrows[a] if a < b and a in arrows.get(b, ()))
 
 
 def parse_times(build, paths):
@@ -112,7 +101,7 @@ def main():
         rows.append((f"{kind} a class, median / p90 / max", spread(numbers)))
         limit = classes.LIMITS[kind]
         rows.append((f"classes of more than {limit} {kind}", sum(n > limit for n in numbers)))
-    pairs = mutual_pairs(paths)
+    pairs = includes.mutual_pairs(paths)
     rows.append(("folders that include each other", len(pairs)))
     counts = collections.Counter()
     for figures in english.survey(sources.files()).values():

@@ -5,6 +5,7 @@ sources.
 No two areas include each other, directly or through others. `above(...)` builds such stairs: each
 area may include those below it. Headers in include/meshbus are public: every area that may include
 their library sees them. tests/conformance sees public headers only. """
+import os
 import re
 
 import sources
@@ -47,6 +48,20 @@ HOST = [
     "agent/host",
 ]
 
+CLIENT = [
+    "client/src/base",
+    "client/src/restart",
+    "client/src/gateway",
+    "client/src/monitors",
+    "client/src/context",
+    "client/src/launch",
+    "client/src/host_mesh",
+    "client/src/proc_mesh",
+    "client/src/hands",
+    "client/src/actors",
+    "client/src/allocate",
+    "client/src/site",
+]
 CLI = [
     "cli/support",
     "cli/keys",
@@ -95,25 +110,30 @@ MAY = {
     "agent/stacks": {"common/base", "common/include", "mesh", "wire"},
     "agent/topology": {"agent/os", "common/base", "common/include", "mesh"},
     "agent/torch": {"common/base", "common/include", "mesh"},
-    "client": {"mesh", "wire", "common/include", *COMMON},
+    "client/include": {"mesh", "common/include"},
+    **above({"client/include", "mesh", "wire", "common/include", *COMMON}, *CLIENT),
+    "client": {"client/include", "mesh", "wire", "common/include", *COMMON, *CLIENT},
     "client/local": {
         "agent/os",
         "agent/keeper",
         "agent/proc/include",
         "agent/proc/runtime",
         "agent/proc",
-        "client",
+        "client/include",
+        *CLIENT,
         "mesh",
         "common/include",
         *COMMON,
     },
-    "client/python": {"client", "agent/proc/include", "mesh", "common/include"},
-    "bench": {"client", "mesh", "wire", "common/include", *COMMON},
+    "client/python": {"client/include", "agent/proc/include", "mesh", "common/include"},
+    "bench": {"client/include", "mesh", "wire", "common/include", *COMMON},
     **above(
         {
             "bench",
             "agent/proc/include",
             "client",
+            "client/include",
+            *CLIENT,
             "mesh",
             "wire",
             "common/include",
@@ -129,7 +149,8 @@ NARROW = {
     "agent/proc": {"agent/os/process_link.h"},
     "agent/proc/runtime": {"agent/os/process_link.h"},
     "broker": {"agent/os/daemon_protection.h", "agent/os/warden_end.h"},
-    "client": {"agent/warden/warden.h", "agent/os/process_link.h"},
+    "client/src/launch": {"agent/warden/warden.h"},
+    "client/src/proc_mesh": {"agent/os/process_link.h"},
     "cli/support": {"agent/warden/warden.h"},
     "cli/keys": {"agent/warden/warden.h"},
     "cli/hosts": {"agent/warden/warden.h"},
@@ -228,6 +249,24 @@ def check_bare(area):
     ]
 
 
+def mutual_pairs(paths):
+    """Pairs of folders with files that include each other's: they are one thing, or one of them is
+    two."""
+    arrows = {}
+    for path in paths:
+        folder = os.path.dirname(path)
+        for match in sources.INCLUDE.finditer(sources.text(path)):
+            target = sources.resolve(match.group(2)) if match.group(1) == '"' else None
+            if target and os.path.dirname(target) != folder:
+                arrows.setdefault(folder, {}).setdefault(os.path.dirname(target), path)
+    return {
+        (a, b): (arrows[a][b], arrows[b][a])
+        for a in sorted(arrows)
+        for b in sorted(arrows[a])
+        if a < b and a in arrows.get(b, ())
+    }
+
+
 def main():
     checked = [path for path in sources.cpp_files()]
     strays = [
@@ -239,6 +278,10 @@ def main():
         strays
         + [problem for path in checked for problem in check_file(path)]
         + [problem for area in BARE for problem in check_bare(area)]
+        + [
+            f"{a} and {b} include each other: see {one} and {other}"
+            for (a, b), (one, other) in mutual_pairs(checked).items()
+        ]
     )
     total = sum(len(sources.includes(path)) for path in checked)
     sources.finish(problems, f"{total} includes in {len(checked)} files point the right way")

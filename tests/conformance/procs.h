@@ -1,7 +1,7 @@
 #pragma once
 
 #include "meshbus/proc.h"
-#include "tests/integration/client/harness.h"
+#include "tests/world/client_library.h"
 
 /// What the conformance tests share. A proc of theirs is this very program.
 namespace meshbus::test {

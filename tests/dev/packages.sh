@@ -18,6 +18,10 @@ python_packages=(python3-dev pybind11-dev python3-cloudpickle python3-pytest pyt
 # Where systemd runs, installing one would make it serve this machine: they are installed only where
 # it does not (containers). Tests that miss one are skipped and counted.
 server_packages=(openssh-server munge slurm-client slurmctld slurmd)
+# With what the page and the metrics are tested: a browser, and Prometheus, which is a server too.
+# CI has them (./dev setup page); elsewhere tests that miss one are skipped and counted.
+page_packages=(chromium chromium-driver)
+prometheus_packages=(prometheus)
 check_packages=(clang-format-19 clang-tidy-19 python3 python3-yaml python3-jsonschema)
 clang_packages=(clang-19 libclang-rt-19-dev)
 # What a lab of several hosts needs, on this machine alone and as root (tests/lab).

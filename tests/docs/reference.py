@@ -113,6 +113,30 @@ What `meshbus COMMAND --help` prints; `man meshbus-COMMAND` has the same.
 """ + "\n".join(parts)
 
 
+def wrong_exit_codes(program):
+    """Where the table of exit codes, their header and the help of commands differ."""
+    table = (FOLDER / "exit-codes.md").read_text()
+    rows = " ".join(re.findall(r"^\| ([\d, ]+) \|", table, re.M))
+    known = set(map(int, re.findall(r"\d+", rows)))
+    header = (ROOT / "common/base/exit_codes.h").read_text()
+    named = set(map(int, re.findall(r"constexpr int k\w+ = (\d+);", header)))
+    # 0, and 128 + a signal.
+    wrong = [f"exit code {code} is in common/base/exit_codes.h alone" for code in named - known]
+    wrong += [f"exit code {code} is in exit-codes.md alone"
+              for code in known - named if 0 < code < 128]
+    if program:
+        parts = commands(program).split("\n## ")[1:]
+        for part in parts:
+            said = part[part.rfind("\nExit code: "):] if "\nExit code: " in part else ""
+            name = part.splitlines()[0]
+            if not said and "COMMAND" not in part.split("Usage:")[1].splitlines()[0]:
+                wrong.append(f"{name} --help names no exit codes")
+            for code in map(int, re.findall(r"(?:^\nExit code: |; )(\d+)\b", said)):
+                if code not in known and code != 128:
+                    wrong.append(f"{name} --help: exit code {code} is not in exit-codes.md")
+    return wrong
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -130,6 +154,11 @@ def main():
         stale.append(name)
         if not arguments.check:
             path.write_text(text)
+    wrong = wrong_exit_codes(arguments.program)
+    for text in wrong:
+        print(text)
+    if arguments.check and wrong:
+        return 1
     if arguments.check and stale:
         print(f"docs/reference is out of date: {', '.join(stale)}; run tests/docs/reference.py "
               "--program build/release/bin/meshbus")

@@ -4,9 +4,14 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <memory>
 
+#include <nlohmann/json.hpp>
+
 #include "tests/multihost/site.h"
+#include "tests/support/shell_on_terminal.h"
 #include "tests/support/temp_dir.h"
 
 using namespace std::chrono_literals;
@@ -78,6 +83,29 @@ class KeyedSite {
   std::unique_ptr<Process> job_;
 };
 
+/// What a host says to a ping while a stream flows: round trips in milliseconds.
+struct Pinged {
+  std::vector<double> ms;
+
+  double median() {
+    std::sort(ms.begin(), ms.end());
+    return ms.empty() ? 0 : ms[ms.size() / 2];
+  }
+};
+
+Pinged ping_while(const KeyedSite& site, Process& stream) {
+  Pinged pinged;
+  while (stream.is_running()) {
+    const auto one = site.run("ping", {"--json"});
+    INFO(one.out << one.err);
+    CHECK(one.status == ExitStatus::exited(0));
+    const auto answers = nlohmann::json::parse(one.out);
+    if (!stream.is_running()) break;
+    for (const auto& answer : answers) pinged.ms.push_back(answer.at("ms"));
+  }
+  return pinged;
+}
+
 }  // namespace
 
 TEST_CASE("multihost: exec with keys runs where the ranks are, and only for operators") {
@@ -105,24 +133,97 @@ TEST_CASE("multihost: exec with keys runs where the ranks are, and only for oper
   }
 }
 
-TEST_CASE("multihost: a stream of 200 MB beside a rank does not delay other commands") {
-  KeyedSite site("exec sleep 301");
-  Process client = site.desk().start({"sh", "-c", "\"$@\" | wc -c", "sh", bin("meshbus"), "exec",
-                                      "--hosts", "tcp:" + site.lab().host(1).address() + ":7700",
-                                      "work:1", "--", "head", "-c", "200000000", "/dev/zero"},
-                                     site.as("alice"));
-  std::chrono::milliseconds slowest{0};
-  std::size_t asked = 0;
-  while (client.is_running()) {
-    const auto one = site.run("exec", {"work:1", "--", "true"});
-    CHECK_MESSAGE(one.status == ExitStatus::exited(0), one.err);
-    slowest = std::max(slowest, one.elapsed);
-    ++asked;
-  }
-  CHECK(client.wait_exit(in_time) == ExitStatus::exited(0));
-  CHECK(client.out() == "200000000\n");
-  CHECK(slowest < 10s);
-  MESSAGE(asked << " commands meanwhile, the slowest took " << slowest.count() << " ms");
+TEST_CASE("multihost: exec with keys has a terminal: size, resize, Ctrl-C, a paste of 1 MB") {
+  const KeyedSite site("exec sleep 301");
+  const auto on_desk = [&](const Words& words, const ProcessOptions& terminal) {
+    auto options = site.as("alice");
+    options.environment.insert(options.environment.end(), terminal.environment.begin(),
+                               terminal.environment.end());
+    options.stdin_pipe = true;
+    return site.desk().start(words, options);
+  };
+  std::string text;
+  for (int i = 0; text.size() < 1'000'000; ++i) text += std::to_string(i) + " pasted\n";
+  const std::string file = site.lab().room() + "/pasted";
+  ShellOnTerminal shell(
+      site.meshbus("exec",
+                   {"work:1", "--", "sh", "-c",
+                    "trap 'echo got-int' INT; trap 'echo now-`stty size | tr \" \" x`=' WINCH; "
+                    "echo begin-`stty size | tr ' ' x`-`hostname`; "
+                    "until [ \"$line\" = end ]; do read line && echo line-$line; done; "
+                    "stty -echo; echo paste; cat > " +
+                        file + "; wc -c < " + file + "; echo all"}),
+      on_desk);
+  shell.wait_for("begin-24x80-host1");
+  shell.type("\x03");
+  shell.wait_for("got-int");
+  CHECK(site.desk().run({"stty", "-F", shell.tty(), "rows", "33", "cols", "99"}, in_time).status ==
+        ExitStatus::exited(0));
+  shell.type("\r");
+  shell.wait_for("now-33x99=");
+  shell.type("end\r");
+  shell.wait_for("paste\r\n");
+  shell.type(text);
+  shell.type("\x04");
+  shell.wait_for(std::to_string(text.size()) + "\r\nall");
+  shell.wait_for("restored");
+  std::ifstream in(site.lab().host(1).file(file));
+  CHECK(std::string((std::istreambuf_iterator<char>(in)), {}) == text);
+
+  // The client is killed while its command has the terminal.
+  ShellOnTerminal killed(
+      site.meshbus("exec", {"work:1", "--", "sh", "-c",
+                            "trap '' HUP TERM; (setsid sleep 302 &); echo begun; sleep 303"}),
+      on_desk);
+  killed.wait_for("begun");
+  REQUIRE(wait_until([&] { return site.procs_on(1, "sleep 30") >= 3; }, in_time));
+  CHECK(site.desk().run({"pkill", "-KILL", "-x", "meshbus"}, in_time).status ==
+        ExitStatus::exited(0));
+  CHECK(wait_until([&] { return site.procs_on(1, "sleep 302") == 0; }, in_time));
+  CHECK(wait_until([&] { return site.procs_on(1, "sleep 303") == 0; }, in_time));
+  CHECK(wait_until([&] { return site.procs_on(1, "meshbus-hands") == 0; }, in_time));
+}
+
+TEST_CASE("multihost: 1 GB beside a rank, by exec and by forward, does not delay control") {
+  const KeyedSite site(
+      "exec /usr/bin/python3 -c \"import socket\n"
+      "s=socket.create_server(('127.0.0.1',8181))\n"
+      "while True:\n"
+      " c,_=s.accept()\n"
+      " for i in range(1000): c.sendall(bytes(1000000))\n"
+      " c.close()\"");
+  const auto bytes = std::to_string(1'000'000'000);
+  const auto check = [&](const std::string& what, Process& stream) {
+    const auto begin = std::chrono::steady_clock::now();
+    auto pinged = ping_while(site, stream);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    INFO(stream.describe());
+    CHECK(stream.wait_exit(in_time) == ExitStatus::exited(0));
+    CHECK(stream.out() == bytes + "\n");
+    REQUIRE(pinged.ms.size() > 5);
+    CHECK(pinged.median() < 1000);
+    MESSAGE(what << " took " << took.count() << " s; " << pinged.ms.size()
+                 << " pings meanwhile: median " << pinged.median() << " ms, slowest "
+                 << pinged.ms.back() << " ms");
+  };
+  Process exec = site.desk().start({"sh", "-c", "\"$@\" | wc -c", "sh", bin("meshbus"), "exec",
+                                    "--hosts", "tcp:" + site.lab().host(1).address() + ":7700",
+                                    "work:1", "--", "head", "-c", bytes, "/dev/zero"},
+                                   site.as("alice"));
+  check("exec", exec);
+  Process forward =
+      site.desk().start(site.meshbus("forward", {"8080:work:1:8181"}), site.as("alice"));
+  forward.wait_for_output("127.0.0.1:8080 -> work[1]:8181\n", in_time);
+  Process reader = site.desk().start({"/usr/bin/python3", "-c",
+                                      "import socket\n"
+                                      "s=socket.create_connection(('127.0.0.1',8080))\n"
+                                      "n=0\n"
+                                      "while d:=s.recv(1<<20): n+=len(d)\n"
+                                      "print(n)"});
+  check("forward", reader);
+  forward.send_signal(SIGKILL);
+  forward.wait_exit(in_time);
+  CHECK(wait_until([&] { return site.procs_on(1, "meshbus-hands") == 0; }, in_time));
 }
 
 TEST_CASE("multihost: cp and forward reach a rank that no port of its host leads to") {

@@ -5,6 +5,10 @@
 
 namespace meshbus::test {
 
+/// For what must come, on a busy machine with sanitizers. What must come *soon* is measured against
+/// a promise instead.
+inline constexpr std::chrono::milliseconds in_time(60'000);
+
 /// Waits until `predicate` holds; false when it does not within `deadline`. Meanwhile the output of
 /// every Process is read, and the predicate is asked again at once when one of them writes or ends,
 /// else every few milliseconds. This is the one place in the tests that polls. Like everything in

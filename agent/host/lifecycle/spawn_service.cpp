@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -109,6 +110,38 @@ Result<SpawnService::Spawned> SpawnService::spawn(MeshSpec spec, std::string ent
       .started = fresh->size(), .bindings = std::move(bound), .notes = std::move(bindings->notes)};
 }
 
+Result<SpawnService::Spawned> SpawnService::restart(Mesh& mesh, const std::vector<RankBlock>& ranks,
+                                                    std::uint32_t restarts) {
+  // A host that stands in the mesh twice has ranks of two requests.
+  std::map<std::uint32_t, std::vector<RankBlock>> by_host_index;
+  for (const RankBlock& block : ranks) {
+    for (std::uint64_t rank = block.begin; rank < block.end; ++rank) {
+      const Proc* const known = mesh.find(rank);
+      if (known == nullptr)
+        return fail(ErrorCode::not_exist, "host " + options_.host + " knows nothing of rank " +
+                                              std::to_string(rank) + " of " + mesh.name);
+      if (known->state.restarts() >= restarts) continue;
+      if (auto over = check_over(*known); !over) return fail(over.error());
+      auto& blocks = by_host_index[known->host_index];
+      if (!blocks.empty() && blocks.back().end == rank) {
+        ++blocks.back().end;
+      } else {
+        blocks.push_back({rank, rank + 1});
+      }
+    }
+  }
+  Spawned all;
+  for (auto& [host_index, blocks] : by_host_index) {
+    auto spec = make_restart(mesh.spec, host_index, std::move(blocks), restarts);
+    if (!spec) return fail(spec.error());
+    if (!mesh.ownership.handed_by().empty()) spec->owner = mesh.ownership.owner();
+    auto spawned = spawn(std::move(*spec), {}, nullptr);
+    if (!spawned) return fail(spawned.error());
+    all.started += spawned->started;
+  }
+  return all;
+}
+
 Result<BindingPlan> SpawnService::plan(const Assignment& assignment, const Mesh* mesh,
                                        const topology::Topology* topology) const {
   const MeshSpec& spec = assignment.spec;
@@ -181,7 +214,7 @@ Result<void> SpawnService::start(Mesh& mesh, std::uint64_t rank,
   Proc* const former = mesh.find(rank);
   Proc* proc = former == nullptr
                    ? parts_.table.add_proc(mesh, assignment, rank, random_u64(), tail_)
-                   : restart(*former, assignment);
+                   : restart_proc(*former, assignment);
   if (proc == nullptr)
     return fail(ErrorCode::refused, "rank " + std::to_string(rank) + " of " + mesh.name +
                                         " has the same address key as another proc here; use "
@@ -193,7 +226,8 @@ Result<void> SpawnService::start(Mesh& mesh, std::uint64_t rank,
   return {};
 }
 
-Proc* SpawnService::restart(Proc& former, const std::shared_ptr<const Assignment>& assignment) {
+Proc* SpawnService::restart_proc(Proc& former,
+                                 const std::shared_ptr<const Assignment>& assignment) {
   parts_.slots.release(former);
   Proc* proc = parts_.table.restart_proc(former, assignment, random_u64(), tail_);
   if (proc != nullptr) parts_.outputs.continue_relay(*proc);

@@ -53,6 +53,9 @@ class SpawnService {
   /// cannot be bound here), too_large, configuration_error (limits that this host cannot keep),
   /// would_block (a former incarnation is not over), not_exist (nothing is known of one).
   Result<Spawned> spawn(MeshSpec spec, std::string entry, const topology::Topology* topology);
+  /// Restarts ranks of a mesh as they were started first; `restarts`: as often as that. All of
+  /// them, or none. Errors: as spawn().
+  Result<Spawned> restart(Mesh& mesh, const std::vector<RankBlock>& ranks, std::uint32_t restarts);
   /// What all ranks of that request share.
   std::shared_ptr<const Assignment> make_assignment(const MeshSpec& spec) const;
   /// A proc that another agent had asked for, perhaps.
@@ -76,7 +79,7 @@ class SpawnService {
   Result<void> check_known(const Mesh& mesh, const MeshSpec& spec) const;
   Result<void> start(Mesh& mesh, std::uint64_t rank,
                      const std::shared_ptr<const Assignment>& assignment, std::int64_t asked_ns);
-  Proc* restart(Proc& former, const std::shared_ptr<const Assignment>& assignment);
+  Proc* restart_proc(Proc& former, const std::shared_ptr<const Assignment>& assignment);
 
   Parts parts_;
   Options options_;

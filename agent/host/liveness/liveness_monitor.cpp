@@ -8,8 +8,10 @@
 #include "agent/os/process_table.h"
 #include "common/base/log.h"
 #include "common/base/own_pause.h"
+#include "wire/bootstrap_generated.h"
 #include "wire/bus_generated.h"
 #include "wire/ranks_generated.h"
+#include "wire/supervision_generated.h"
 
 namespace meshbus::host {
 namespace {
@@ -23,6 +25,23 @@ constexpr std::chrono::milliseconds kProbeLimit{2000};
 /// A check that is later than a whole interval, and than this, was delayed by a pause of this
 /// process.
 constexpr Reactor::Duration kLeastPause = 500ms;
+
+/// A name of a handler is for people; what an actor calls its messages may be long.
+constexpr std::size_t kLongestHandler = 128;
+constexpr std::uint64_t kLongestBusy = std::uint64_t{1000} * 3600 * 24 * 365;
+
+std::string words_of(const wire::RankTrouble& trouble, const wire::StuckHandlerT* stuck) {
+  switch (trouble.trouble()) {
+    case wire::Trouble::slow: return " is slow";
+    case wire::Trouble::frozen:
+      return " is frozen: nothing from it for " + std::to_string(trouble.silent_ms()) + " ms";
+    case wire::Trouble::stuck:
+      return " has a stuck handler: " + stuck->handler + " has run for " +
+             std::to_string(stuck->busy_ms) + " ms, and " + std::to_string(stuck->waiting) +
+             " messages wait behind it";
+    default: return " is well again";
+  }
+}
 
 bool is_watched(const Proc& proc) {
   return proc.mesh.spec.kind == wire::ProcKind::mesh &&
@@ -70,6 +89,20 @@ void LivenessMonitor::on_heartbeat(Proc& proc) {
   judge(proc, detector);
 }
 
+void LivenessMonitor::on_heartbeat(Proc& proc, const wire::ProcHeartbeat& message) {
+  if (!is_watched(proc)) return;
+  if (message.handler() == nullptr) {
+    proc.stuck.reset();
+  } else {
+    if (proc.stuck == nullptr) proc.stuck = std::make_unique<wire::StuckHandlerT>();
+    proc.stuck->rank = proc.rank();
+    proc.stuck->handler = message.handler()->str().substr(0, kLongestHandler);
+    proc.stuck->busy_ms = message.busy_ms();
+    proc.stuck->waiting = message.waiting();
+  }
+  on_heartbeat(proc);
+}
+
 void LivenessMonitor::arm() {
   bus_.reactor().cancel(timer_);
   due_ = bus_.reactor().now() + interval_;
@@ -89,7 +122,10 @@ void LivenessMonitor::on_tick() {
     auto& detector = entry->second;
     Proc* const proc = table_.find_id(entry->first);
     if (proc == nullptr || !is_watched(*proc)) {
-      if (proc != nullptr) proc->trouble = {};
+      if (proc != nullptr) {
+        proc->trouble = {};
+        proc->stuck.reset();
+      }
       entry = watched_.erase(entry);
       continue;
     }
@@ -129,26 +165,28 @@ void LivenessMonitor::on_clear(Reactor::Time asked) {
 }
 
 void LivenessMonitor::judge(Proc& proc, const FailureDetector& detector) {
-  const auto trouble = detector.trouble();
+  auto trouble = detector.trouble();
+  // What a proc has said before it froze is not its trouble now.
+  if (trouble == wire::Trouble::frozen) proc.stuck.reset();
+  if (proc.stuck != nullptr) trouble = wire::Trouble::stuck;
   if (trouble == proc.trouble.trouble()) return;
   const auto state = proc.state.to_wire();
   char letter = 0;
+  auto since_ns = now_ns();
+  auto silence = std::chrono::duration_cast<std::chrono::milliseconds>(detector.silence()).count();
   if (trouble == wire::Trouble::frozen) {
     const auto process = os::read_process(static_cast<pid_t>(state.pid()));
     // The keeper is about to tell of its end.
     if (!process || process->state == 'Z' || process->state == 'X') return;
     letter = process->state;
+  } else if (trouble == wire::Trouble::stuck) {
+    silence = 0;
+    since_ns -= static_cast<std::int64_t>(std::min(proc.stuck->busy_ms, kLongestBusy)) * 1'000'000;
   }
-  const auto silence =
-      std::chrono::duration_cast<std::chrono::milliseconds>(detector.silence()).count();
-  proc.trouble = wire::RankTrouble(proc.rank(), state.incarnation(), now_ns(),
+  proc.trouble = wire::RankTrouble(proc.rank(), state.incarnation(), since_ns,
                                    static_cast<std::uint32_t>(silence), trouble,
                                    static_cast<std::uint8_t>(letter));
-  log::info(proc.address.to_string() +
-            (trouble == wire::Trouble::none ? " is well again"
-             : trouble == wire::Trouble::slow
-                 ? " is slow"
-                 : " is frozen: nothing from it for " + std::to_string(silence) + " ms"));
+  log::info(proc.address.to_string() + words_of(proc.trouble, proc.stuck.get()));
   table_.publish(proc, proc.trouble);
 }
 

@@ -12,9 +12,10 @@
 
 namespace meshbus::host {
 
-/// Finds out which mesh procs of this host are slow or frozen, by their heartbeats to their agent
-/// (Proc::trouble), and publishes that. Nothing is done to them for that. Plain procs have no
-/// heartbeat and are not watched. Lives on the reactor's thread.
+/// Finds out which mesh procs of this host are slow or frozen, by their heartbeats to their agent,
+/// or have a handler that is stuck, by what they say (Proc::trouble), and publishes that. Nothing
+/// is done to them for that. Plain procs have no heartbeat and are not watched. Lives on the
+/// reactor's thread.
 class LivenessMonitor {
  public:
   /// `config`: the settings of this host.
@@ -23,8 +24,10 @@ class LivenessMonitor {
   LivenessMonitor(const LivenessMonitor&) = delete;
   LivenessMonitor& operator=(const LivenessMonitor&) = delete;
 
-  /// A heartbeat of that proc has come.
+  /// A sign of life of that proc has come.
   void on_heartbeat(Proc& proc);
+  /// The same, with what the proc says of a handler that does not return.
+  void on_heartbeat(Proc& proc, const wire::ProcHeartbeat& message);
   /// Watches the procs that are there already: they had another agent before.
   void add_live();
 

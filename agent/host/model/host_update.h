@@ -17,6 +17,8 @@ struct HostUpdate {
   std::vector<std::unique_ptr<wire::ExitReportT>> exit_reports = {};
   std::vector<wire::LaunchTimes> launch = {};
   std::vector<wire::RankTrouble> troubles = {};
+  /// For each Trouble::stuck in `troubles`.
+  std::vector<std::unique_ptr<wire::StuckHandlerT>> stuck = {};
 
   bool is_empty() const noexcept {
     return ranks.empty() && exit_reports.empty() && launch.empty() && troubles.empty();
@@ -29,6 +31,9 @@ class MeshUpdates {
   void add(const wire::RankState& state) { update_.ranks.push_back(state); }
   void add(const wire::LaunchTimes& times) { update_.launch.push_back(times); }
   void add(const wire::RankTrouble& trouble) { update_.troubles.push_back(trouble); }
+  void add(const wire::StuckHandlerT& stuck) {
+    update_.stuck.push_back(std::make_unique<wire::StuckHandlerT>(stuck));
+  }
   void add(const wire::ExitReportT& exit_report) {
     update_.exit_reports.push_back(std::make_unique<wire::ExitReportT>(exit_report));
   }

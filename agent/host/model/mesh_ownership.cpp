@@ -55,6 +55,18 @@ Result<bool> MeshOwnership::hand_over(const std::string& mesh, const ProcId& own
   return is_other;
 }
 
+void MeshOwnership::keep_restarts(wire::RestartPlanT plan) {
+  plan.over = plan.over || is_stopped_;
+  restarts_ = std::move(plan);
+}
+
+bool MeshOwnership::end_restarts() noexcept {
+  const bool could_restart = may_restart();
+  is_stopped_ = true;
+  if (restarts_) restarts_->over = true;
+  return could_restart && !may_restart();
+}
+
 bool MeshOwnership::move_to(const ProcId& owner, std::uint64_t incarnation) {
   if (is_gone_ || incarnation_ == 0 || incarnation != incarnation_) return false;
   if (owner == owner_) return true;

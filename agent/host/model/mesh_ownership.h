@@ -2,7 +2,9 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "agent/host/model/lease.h"
 #include "meshbus/address.h"
@@ -12,13 +14,14 @@
 
 namespace meshbus::host {
 
-/// The owner of a mesh and its lease (spec 5.4, docs/decisions/0020-handover.md). Pure: the
-/// time is an argument.
+/// The owner of a mesh, its lease, and what the owner has left for the one that follows it (spec
+/// 5.4, docs/decisions/0051-restarts-go-with-the-mesh.md). Pure: the time is an argument.
 class MeshOwnership {
  public:
   using Time = Lease::Time;
 
-  /// `may_restart`: the owner may restart ranks that have ended, as long as it is the first owner.
+  /// `may_restart`: the first owner may restart ranks that have ended. The ones that follow may
+  /// with a plan.
   MeshOwnership(ProcId owner, std::chrono::milliseconds lease, bool may_restart, Time now);
 
   const ProcId& owner() const noexcept { return owner_; }
@@ -29,7 +32,16 @@ class MeshOwnership {
   bool is_detached() const noexcept { return is_gone_ && loss_ == wire::OwnerLoss::detach; }
   bool has_owner(const ProcId& peer) const { return !is_gone_ && owner_ == peer; }
   /// Whether ranks that have ended may still be restarted.
-  bool may_restart() const noexcept { return may_restart_ && !is_gone_ && handed_by_.empty(); }
+  bool may_restart() const noexcept {
+    const bool has_plan = restarts_ && !restarts_->over;
+    return !is_gone_ && (handed_by_.empty() ? may_restart_ : has_plan);
+  }
+  /// The restart policy that the owner has left here, and what was used of it.
+  const std::optional<wire::RestartPlanT>& restarts() const noexcept { return restarts_; }
+  /// Replaces it. Once the mesh was stopped, every plan is over.
+  void keep_restarts(wire::RestartPlanT plan);
+  /// The whole mesh is stopped: a plan is over from now on. Returns whether may_restart() ends so.
+  bool end_restarts() noexcept;
   wire::OwnerLoss loss() const noexcept { return loss_; }
   const Lease& lease() const noexcept { return lease_; }
   /// The owner before this one; empty: the owner is the one of the request.
@@ -77,7 +89,9 @@ class MeshOwnership {
   Lease lease_;
   wire::OwnerLoss loss_ = wire::OwnerLoss::stop;
   std::string handed_by_;
+  std::optional<wire::RestartPlanT> restarts_;
   bool may_restart_;
+  bool is_stopped_ = false;
   std::uint64_t incarnation_ = 0;
   bool has_moved_ = false;
   bool is_gone_ = false;

@@ -342,6 +342,24 @@ Result<MeshSpec> parse_spawn(const wire::SpawnProcs& request, const HostAddr& ow
   return spec;
 }
 
+Result<MeshSpec> make_restart(const MeshSpec& first, std::uint32_t host_index,
+                              std::vector<RankBlock> ranks, std::uint32_t restarts) {
+  MeshSpec spec = first;
+  if (host_index != first.host_index) {
+    const auto ref =
+        ProcMeshRef::make(first.mesh, first.hosts, first.region.num_ranks(), first.region);
+    if (!ref) return fail(ref.error());
+    const auto block = ref->block_of(host_index);
+    if (!block) return fail(block.error());
+    spec.host_index = host_index;
+    spec.block = *block;
+  }
+  spec.create_ranks = std::move(ranks);
+  spec.input_ranks.clear();
+  spec.restarts = restarts;
+  return spec;
+}
+
 std::optional<std::string_view> find_difference(const MeshSpec& known, const MeshSpec& request,
                                                 const ProcId& owner) {
   if (!(known.region == request.region)) return "region";

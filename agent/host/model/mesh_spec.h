@@ -85,6 +85,11 @@ inline constexpr std::uint64_t kMostRanksPerHost = 16384;
 /// too_large.
 Result<MeshSpec> parse_spawn(const wire::SpawnProcs& request, const HostAddr& own);
 
+/// The same request for these ranks of hosts[host_index], to restart them: what was left of their
+/// stdin is not for another incarnation. Errors: out_of_range.
+Result<MeshSpec> make_restart(const MeshSpec& first, std::uint32_t host_index,
+                              std::vector<RankBlock> ranks, std::uint32_t restarts);
+
 /// The first field, by its name in the schema, in which two requests for the same mesh differ;
 /// nothing when they mean the same procs. Ranks, host index, lease and restarts may differ.
 /// `owner`: the one that answers for the known mesh now.

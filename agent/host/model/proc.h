@@ -12,6 +12,7 @@
 #include "agent/host/model/proc_state.h"
 #include "agent/host/model/proc_stop.h"
 #include "wire/ranks_generated.h"
+#include "wire/supervision_generated.h"
 
 namespace meshbus::host {
 
@@ -26,6 +27,7 @@ struct UsageSample {
 
 /// One incarnation of one rank on this host. Each group of fields has one writer, named at its
 /// type. Lives on the agent's reactor thread, in the ProcTable.
+/// Large because: it is a plain record of groups that different classes write.
 struct Proc {
   Proc(Mesh& in, std::shared_ptr<const Assignment> assignment, ProcState at,
        std::uint64_t keeper_id, LineTail::Limits tail)
@@ -64,6 +66,8 @@ struct Proc {
   UsageSample sample;
   /// The trouble of a live mesh proc that is ready. Written by LivenessMonitor.
   wire::RankTrouble trouble;
+  /// With Trouble::stuck: which handler, as its last heartbeat said. Written by LivenessMonitor.
+  std::unique_ptr<wire::StuckHandlerT> stuck;
   ChangeStamp stamp;
   /// The ProcTable has it in its list of changes for the ledger.
   bool is_touched = false;

@@ -155,6 +155,7 @@ void ProcTable::publish(Proc& proc) {
 
 void ProcTable::publish(Proc& proc, const wire::RankTrouble& trouble) {
   proc.mesh.updates.add(trouble);
+  if (proc.stuck != nullptr) proc.mesh.updates.add(*proc.stuck);
   mark_changed(proc.mesh);
 }
 

@@ -40,7 +40,10 @@ void MeshOwners::renew_lease(Mesh& mesh, std::chrono::milliseconds length) {
 
 void MeshOwners::check_lease(const std::string& name) {
   Mesh* mesh = table_.find_mesh(name);
-  if (mesh == nullptr || mesh->live == 0) return;
+  if (mesh == nullptr) return;
+  // The first owner is watched by its connection, and renews no lease where nothing lives.
+  const bool may_restart = !mesh->ownership.handed_by().empty() && mesh->ownership.may_restart();
+  if (mesh->live == 0 && !may_restart) return;
   const Fate fate = mesh->ownership.check_lease(reactor_.now());
   if (fate == Fate::lives) return arm(*mesh);
   on_lapsed(*mesh, fate);
@@ -60,7 +63,22 @@ void MeshOwners::on_lapsed(Mesh& mesh, Fate fate) {
     publish(mesh);
     return;
   }
+  end_restarts(mesh);
   ending_.stop(mesh, make_order(mesh, "lease lapsed", wire::Cause::lease_lapsed));
+}
+
+void MeshOwners::keep_restarts(Mesh& mesh, wire::RestartPlanT plan) {
+  const bool could_restart = mesh.ownership.may_restart();
+  mesh.ownership.keep_restarts(std::move(plan));
+  table_.touch(mesh);
+  // Subscribers wait for further incarnations as long as some may come.
+  if (mesh.ownership.may_restart() != could_restart) publish(mesh);
+}
+
+void MeshOwners::end_restarts(Mesh& mesh) {
+  if (!mesh.ownership.end_restarts()) return;
+  table_.touch(mesh);
+  publish(mesh);
 }
 
 void MeshOwners::publish(Mesh& mesh) {

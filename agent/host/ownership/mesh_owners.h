@@ -12,7 +12,8 @@
 namespace meshbus::host {
 
 /// Carries out what becomes of meshes by their owners: leases, lost owners, handover
-/// (docs/decisions/0020-handover.md). MeshOwnership decides. Lives on the reactor's thread.
+/// (docs/decisions/0051-restarts-go-with-the-mesh.md). MeshOwnership decides. Lives on the
+/// reactor's thread.
 class MeshOwners {
  public:
   /// `host`: for people.
@@ -43,6 +44,10 @@ class MeshOwners {
   /// refused (the mesh is being stopped because its owner is gone).
   Result<void> hand_over(Mesh& mesh, const ProcId& owner, std::chrono::milliseconds lease,
                          wire::OwnerLoss loss);
+  /// Its owner leaves a restart policy for the one that follows, or what was used of it.
+  void keep_restarts(Mesh& mesh, wire::RestartPlanT plan);
+  /// The whole mesh is stopped: no rank is restarted by a plan any more.
+  void end_restarts(Mesh& mesh);
   /// The mesh is forgotten.
   void forget(const Mesh& mesh);
 

@@ -101,13 +101,24 @@ void MeshProcs::watch_keeper() {
                  [this](std::uint32_t) { keeper_.on_ready(); });
 }
 
-Result<SpawnService::Spawned> MeshProcs::spawn(MeshSpec spec, std::string entry,
-                                               const topology::Topology* topology) {
+Result<void> MeshProcs::check_start() const {
   if (shutdown_)
     return fail(ErrorCode::refused,
                 "host " + host_ + " is shutting down; nothing is started here any more");
   if (keeper_.lost())
     return fail(ErrorCode::refused, "host " + host_ + " has lost its keeper and is about to end");
+  return {};
+}
+
+Result<SpawnService::Spawned> MeshProcs::restart(Mesh& mesh, const std::vector<RankBlock>& ranks,
+                                                 std::uint32_t restarts) {
+  if (auto fine = check_start(); !fine) return fail(fine.error());
+  return spawns_.restart(mesh, ranks, restarts);
+}
+
+Result<SpawnService::Spawned> MeshProcs::spawn(MeshSpec spec, std::string entry,
+                                               const topology::Topology* topology) {
+  if (auto fine = check_start(); !fine) return fail(fine.error());
   const std::string name = spec.mesh.to_string();
   const auto lease = spec.lease;
   Mesh* const known = table_.find_mesh(name);

@@ -64,6 +64,9 @@ class MeshProcs : private EndObserver {
   /// keeper).
   Result<SpawnService::Spawned> spawn(MeshSpec spec, std::string entry,
                                       const topology::Topology* topology);
+  /// See SpawnService::restart. Errors besides: as spawn().
+  Result<SpawnService::Spawned> restart(Mesh& mesh, const std::vector<RankBlock>& ranks,
+                                        std::uint32_t restarts);
   /// Ends every proc, at most `in_flight` at a time, and calls `done` when they and their
   /// descendants are gone. From now on nothing is started. A second call can only hasten the first;
   /// all get the same outcome.
@@ -83,6 +86,8 @@ class MeshProcs : private EndObserver {
   void forget_old(const std::function<void(Mesh&)>& on_forgotten);
 
  private:
+  /// Errors: refused (the host shuts down, or has lost its keeper).
+  Result<void> check_start() const;
   keeper::KeeperClient::Events keeper_events();
   void watch_keeper();
   void on_keeper_lost();

@@ -98,6 +98,8 @@ void LedgerWriter::add(const Mesh& mesh, bool with_state, const std::vector<Proc
       entry.state->subscribers.push_back(name);
     entry.state->lease_ms = static_cast<std::uint32_t>(ownership.lease().length().count());
     entry.state->owner_incarnation = ownership.incarnation();
+    if (ownership.restarts())
+      entry.state->restarts = std::make_unique<wire::RestartPlanT>(*ownership.restarts());
     if (ownership.has_changed()) {
       entry.state->owner = ownership.owner().to_string();
       entry.state->handed_by = ownership.handed_by();

@@ -84,6 +84,10 @@ Mesh& Recovery::restore_mesh(MeshSpec spec, const LeftMesh& left) {
     mesh.ownership.restore_move(*new_owner);
   }
   if (left.state && left.state->owner_gone) mesh.ownership.restore_gone();
+  if (left.state && left.state->restarts) {
+    mesh.ownership.keep_restarts(*left.state->restarts);
+    if (left.state->restarts->over) (void)mesh.ownership.end_restarts();
+  }
   if (auto directory = parts_.spawns.find_log_directory(mesh.name)) {
     mesh.output.log_directory = std::move(*directory);
   } else {

@@ -19,6 +19,10 @@ constexpr std::size_t kLongestName = 200;
 constexpr std::size_t kLongestText = 4096;
 constexpr std::size_t kMostBlocks = 1000;
 
+// What a restart policy may take in this agent's memory, and in each of its answers.
+constexpr std::size_t kMostCodes = 256;
+constexpr std::size_t kMostRestartTimes = kMostRanksPerHost;
+
 bool is_for_ending(int signal) {
   switch (signal) {
     case SIGHUP:
@@ -57,6 +61,30 @@ std::optional<std::uint64_t> for_ranks(Mesh& mesh, const std::vector<RankBlock>&
   return missing;
 }
 
+/// Nothing: the request has no plan. Errors: out_of_range, too_large, naming the field.
+Result<std::optional<wire::RestartPlanT>> parse_plan(const wire::RestartPlan* plan) {
+  if (plan == nullptr) return std::nullopt;
+  const auto bad = [](ErrorCode code, const std::string& field, std::uint64_t value) {
+    return fail(code, "RestartProcs.plan." + field + ": " + std::to_string(value));
+  };
+  if (plan->on() > wire::RestartOn::MAX)
+    return bad(ErrorCode::out_of_range, "on", static_cast<std::uint64_t>(plan->on()));
+  if (plan->gang() > wire::RestartGang::MAX)
+    return bad(ErrorCode::out_of_range, "gang", static_cast<std::uint64_t>(plan->gang()));
+  if (plan->jitter_milli() > 1000)
+    return bad(ErrorCode::out_of_range, "jitter_milli", plan->jitter_milli());
+  const auto size = [](const auto* list) { return list == nullptr ? 0U : list->size(); };
+  if (size(plan->codes()) > kMostCodes)
+    return bad(ErrorCode::too_large, "codes", size(plan->codes()));
+  if (size(plan->used()) > kMostRanksPerHost)
+    return bad(ErrorCode::too_large, "used", size(plan->used()));
+  if (size(plan->times()) > kMostRestartTimes)
+    return bad(ErrorCode::too_large, "times", size(plan->times()));
+  std::optional<wire::RestartPlanT> out;
+  plan->UnPackTo(&out.emplace());
+  return out;
+}
+
 Error no_such_rank(const Mesh& mesh, std::uint64_t rank, const std::string& host) {
   return {ErrorCode::not_exist,
           "mesh " + mesh.name + " has no rank " + std::to_string(rank) + " on host " + host};
@@ -68,6 +96,7 @@ void LifecycleService::add_rows(Dispatcher& handlers,
                                 const std::unique_ptr<LifecycleService>& service) {
   using Self = LifecycleService;
   handlers.on<wire::SpawnProcs>(Role::operate, row(service, &Self::on_spawn_procs))
+      .on<wire::RestartProcs>(Role::operate, row(service, &Self::on_restart_procs))
       .on<wire::StopProcs>(Role::operate, row(service, &Self::on_stop_procs))
       .on<wire::SignalProcs>(Role::operate, row(service, &Self::on_signal_procs))
       .on<wire::WriteInput>(Role::operate, row(service, &Self::on_write_input))
@@ -164,6 +193,38 @@ void LifecycleService::spawn(SpawnOrder order, const topology::Topology* topolog
   }
 }
 
+void LifecycleService::on_restart_procs(const Request& request, const wire::RestartProcs& message) {
+  Mesh* const mesh = parts_.checks.find_mesh(request, message.mesh());
+  if (mesh == nullptr) return;
+  const auto refuse = [&](ErrorCode code, const std::string& why) {
+    parts_.checks.refuse(request, Error(code, "mesh " + mesh->name + ": " + why));
+  };
+  const MeshOwnership& ownership = mesh->ownership;
+  if (ownership.is_gone() || !is_sender(request.envelope, ownership.owner()))
+    return refuse(
+        ErrorCode::unauthorised,
+        "its ranks are for its owner to restart, " +
+            (ownership.is_gone() ? std::string("and it has none") : ownership.owner().to_string()));
+  const auto ranks = parse_ranks(message.ranks(), kAnyRank, "RestartProcs.ranks");
+  if (!ranks) return parts_.checks.refuse(request, ranks.error());
+  auto plan = parse_plan(message.plan());
+  if (!plan) return parts_.checks.refuse(request, plan.error());
+  const bool is_over = ownership.restarts() && ownership.restarts()->over;
+  if (!ranks->empty() && is_over)
+    return refuse(ErrorCode::refused, "it was stopped, so no rank of it is restarted");
+  wire::SpawnAcceptedT accepted;
+  if (!ranks->empty()) {
+    const auto restarted = parts_.procs.restart(*mesh, *ranks, message.restarts());
+    if (!restarted) return parts_.checks.refuse(request, restarted.error());
+    accepted.started = restarted->started;
+    // While none of its ranks lived, nobody renewed its lease.
+    parts_.procs.owners().renew_lease(*mesh, std::chrono::milliseconds(0));
+  }
+  if (*plan) parts_.procs.owners().keep_restarts(*mesh, std::move(**plan));
+  parts_.bus.answer(request, std::move(accepted));
+  has_accepted_ = true;
+}
+
 void LifecycleService::on_stop_procs(const Request& request, const wire::StopProcs& message) {
   if (const auto name = Name::parse(message.mesh()->string_view()); !name)
     return parts_.checks.refuse(request, name.error().within("StopProcs.mesh"));
@@ -183,6 +244,8 @@ void LifecycleService::on_stop_procs(const Request& request, const wire::StopPro
 void LifecycleService::stop(Mesh& mesh, const RanksToStop& stop) {
   const StopOrder& order = stop.order;
   bool is_new = false;
+  // A gang is stopped because of a rank, to be restarted with it.
+  if (stop.ranks.empty() && !order.because) parts_.procs.owners().end_restarts(mesh);
   for_ranks(mesh, stop.ranks, [&](Proc& proc) {
     is_new = is_new || (!proc.has_ended() && proc.stop.termination() == nullptr);
     parts_.procs.ending().stop(proc, order);
@@ -269,7 +332,7 @@ void LifecycleService::on_proc_heartbeat(const Request& request,
   Proc* proc = parts_.checks.find_proc(request, message.proc());
   if (proc == nullptr) return;
   parts_.checks.ack(request);
-  parts_.liveness.on_heartbeat(*proc);
+  parts_.liveness.on_heartbeat(*proc, message);
 }
 
 }  // namespace meshbus::host

@@ -59,6 +59,7 @@ class LifecycleService {
   };
 
   void on_spawn_procs(const Request& request, const wire::SpawnProcs& message);
+  void on_restart_procs(const Request& request, const wire::RestartProcs& message);
   void on_stop_procs(const Request& request, const wire::StopProcs& message);
   void on_signal_procs(const Request& request, const wire::SignalProcs& message);
   void on_write_input(const Request& request, const wire::WriteInput& message);

@@ -27,6 +27,10 @@ std::size_t add(const Proc& proc, wire::MeshStateT& state) {
   if (is_in_trouble(proc)) {
     state.troubles.push_back(proc.trouble);
     bytes += sizeof(wire::RankTrouble);
+    if (proc.stuck != nullptr) {
+      state.stuck.push_back(std::make_unique<wire::StuckHandlerT>(*proc.stuck));
+      bytes += kEntryBytes + proc.stuck->handler.size();
+    }
   }
   if (!proc.has_ended() && proc.sample.seen.sampled_ns() != 0) {
     state.usage.push_back(proc.sample.seen);

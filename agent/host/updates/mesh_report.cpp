@@ -1,5 +1,6 @@
 #include "agent/host/updates/mesh_report.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/wire/wire_region.h"
@@ -13,6 +14,8 @@ constexpr std::size_t kTableBytes = 160;
 /// A command is cut for people: a script that was given as an argument would crowd out other
 /// meshes.
 constexpr std::size_t kCommandBytes = 512;
+/// About the most that the name of a handler takes.
+constexpr std::size_t kHandlerBytes = 128;
 
 std::size_t size_of(const wire::ExitReportT& exit_report, bool with_tail) {
   return kTableBytes + exit_report.reason.size() + exit_report.stopped_by.size() +
@@ -21,14 +24,18 @@ std::size_t size_of(const wire::ExitReportT& exit_report, bool with_tail) {
 
 std::size_t size_of_ranks(const wire::MeshStateT& state) {
   return state.ranks.size() * sizeof(wire::RankState) +
-         state.troubles.size() * sizeof(wire::RankTrouble);
+         state.troubles.size() * sizeof(wire::RankTrouble) +
+         state.stuck.size() * (kTableBytes + kHandlerBytes);
 }
 
 void add_ranks(const Mesh& mesh, wire::MeshStateT& state) {
   state.ranks.reserve(mesh.procs.size());
   for (const auto& [rank, proc] : mesh.procs) {
     state.ranks.push_back(proc->state.to_wire());
-    if (is_in_trouble(*proc)) state.troubles.push_back(proc->trouble);
+    if (!is_in_trouble(*proc)) continue;
+    state.troubles.push_back(proc->trouble);
+    if (proc->stuck != nullptr)
+      state.stuck.push_back(std::make_unique<wire::StuckHandlerT>(*proc->stuck));
   }
 }
 
@@ -72,6 +79,9 @@ std::size_t size_of(const wire::MeshStateT& state) {
       2 * kTableBytes + state.mesh.size() + 2 * state.owner.size() + state.command.size();
   for (const auto& host : state.hosts) bytes += host.size() + 16;
   for (const auto& label : state.region->labels) bytes += label.size() + 32;
+  if (const auto* ownership = state.ownership.get(); ownership != nullptr && ownership->restarts)
+    bytes += kTableBytes + ownership->restarts->used.size() * sizeof(wire::RestartUse) +
+             ownership->restarts->times.size() * sizeof(wire::RestartTime);
   return bytes;
 }
 
@@ -82,6 +92,8 @@ std::unique_ptr<wire::OwnershipT> make_ownership(const MeshOwnership& ownership)
   wire->loss = ownership.loss();
   wire->gone = ownership.is_gone();
   wire->may_restart = ownership.may_restart();
+  if (ownership.restarts())
+    wire->restarts = std::make_unique<wire::RestartPlanT>(*ownership.restarts());
   return wire;
 }
 
@@ -134,6 +146,7 @@ wire::MeshListT make_mesh_list(const ProcTable::Meshes& meshes, const std::strin
     } else if (is_first) {
       state.ranks.clear();
       state.troubles.clear();
+      state.stuck.clear();
     } else {
       list.more = true;
       break;
@@ -162,8 +175,14 @@ std::vector<wire::StateChangedT> make_changes(const std::string& mesh, const std
     messages.back().ranks.push_back(rank);
   }
   for (const auto& trouble : update.troubles) {
-    make_room(sizeof(wire::RankTrouble));
+    const auto handler = std::find_if(
+        update.stuck.begin(), update.stuck.end(),
+        [&](const auto& stuck) { return stuck != nullptr && stuck->rank == trouble.rank(); });
+    const bool is_stuck =
+        trouble.trouble() == wire::Trouble::stuck && handler != update.stuck.end();
+    make_room(sizeof(wire::RankTrouble) + (is_stuck ? kTableBytes + kHandlerBytes : 0));
     messages.back().troubles.push_back(trouble);
+    if (is_stuck) messages.back().stuck.push_back(std::move(*handler));
   }
   for (const auto& times : update.launch) {
     make_room(sizeof(wire::LaunchTimes));
@@ -180,7 +199,11 @@ std::vector<wire::StateChangedT> make_snapshot(const Mesh& mesh, const std::stri
   HostUpdate all;
   for (const auto& [rank, proc] : mesh.procs) {
     all.ranks.push_back(proc->state.to_wire());
-    if (is_in_trouble(*proc)) all.troubles.push_back(proc->trouble);
+    if (is_in_trouble(*proc)) {
+      all.troubles.push_back(proc->trouble);
+      if (proc->stuck != nullptr)
+        all.stuck.push_back(std::make_unique<wire::StuckHandlerT>(*proc->stuck));
+    }
     if (proc->launch.is_told()) all.launch.push_back(proc->launch.times());
     if (const auto* report = proc->exit.report())
       all.exit_reports.push_back(std::make_unique<wire::ExitReportT>(*report));

@@ -23,7 +23,7 @@ wire::MeshStateT make_mesh_state(const Mesh& mesh, std::size_t bytes = kReportBy
                                  std::vector<const Proc*>* later = nullptr,
                                  bool with_usage = false);
 
-/// Whether it is ready and slow or frozen.
+/// Whether it is ready and slow, frozen or stuck.
 bool is_in_trouble(const Proc& proc);
 /// A mesh without its ranks.
 wire::MeshStateT make_mesh_head(const Mesh& mesh);

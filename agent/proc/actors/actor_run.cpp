@@ -26,31 +26,36 @@ void ActorSystem::run(ActorCell& cell) {
   }
 }
 
+void ActorSystem::begin_step(ActorCell& cell, std::string name, Time now) {
+  cell.busy.emplace(std::move(name), now);
+  busy_.push_back(&cell);
+}
+
 std::optional<ActorStep> ActorSystem::next_step(ActorCell& cell) {
   const auto now = Clock::now();
   const Lock lock(mutex_);
   const auto status = cell.life.status();
   if (!cell.life.is_ended()) {
     if (cell.actor == nullptr && status == Status::Kind::initializing) {
-      cell.busy.emplace("", now);
+      begin_step(cell, {}, now);
       return ActorStep{ActorStep::Kind::construct};
     }
     if (cell.actor != nullptr && !cell.is_closing && !cell.tasks.empty()) {
       ActorStep step{ActorStep::Kind::task, std::move(cell.tasks.front())};
       cell.tasks.pop_front();
-      cell.busy.emplace(step.task.name, now);
+      begin_step(cell, step.task.name, now);
       return step;
     }
     if (cell.actor != nullptr && !cell.is_closing && !cell.mailbox.is_empty()) {
       ActorStep step{ActorStep::Kind::letter, {}, std::move(*cell.mailbox.pop())};
-      cell.busy.emplace(ActorRunner::name_of(*cell.actor, step.letter.message), now);
+      begin_step(cell, ActorRunner::name_of(*cell.actor, step.letter.message), now);
       return step;
     }
     if (status == Status::Kind::stopping && !cell.has_live_children()) {
       cell.is_closing = true;
       drop_mail(cell);
       cell.tasks.clear();
-      cell.busy.emplace("", now);
+      begin_step(cell, {}, now);
       return ActorStep{ActorStep::Kind::close};
     }
   }
@@ -64,6 +69,7 @@ bool ActorSystem::settle(ActorCell& cell, const ActorStep& step, std::optional<F
   {
     const Lock lock(mutex_);
     cell.busy.reset();
+    std::erase(busy_, &cell);
     if (step.kind == ActorStep::Kind::letter) ++cell.handled;
     if (cell.life.is_ended()) {
       log::warn("actor " + cell.id.to_string() + ", which was given up, has come back");

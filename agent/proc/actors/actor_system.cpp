@@ -94,6 +94,20 @@ void ActorSystem::check_pool() {
   pool_.relieve(Clock::now());  // on_turn_end() looks again
 }
 
+std::optional<BusyHandler> ActorSystem::find_busy(Time now, Clock::duration limit) {
+  const Lock lock(mutex_);
+  const auto longest = std::min_element(
+      busy_.begin(), busy_.end(),
+      [](const auto* a, const auto* b) { return a->busy->second < b->busy->second; });
+  if (longest == busy_.end() || now - (*longest)->busy->second < limit) return std::nullopt;
+  const ActorCell& cell = **longest;
+  const auto& step = cell.busy->first;
+  return BusyHandler{
+      .name = "actor " + cell.id.name().to_string() + (step.empty() ? "" : ", " + step),
+      .busy = now - cell.busy->second,
+      .waiting = cell.mailbox.count() + cell.tasks.size()};
+}
+
 void ActorSystem::later(std::function<void()> task) {
   later_.push_back(std::move(task));
   if (later_.size() > 1) return;

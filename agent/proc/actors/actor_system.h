@@ -18,6 +18,7 @@
 #include "agent/proc/actors/actor_requests.h"
 #include "agent/proc/actors/actor_runner.h"
 #include "agent/proc/actors/actor_table.h"
+#include "agent/proc/actors/busy_handler.h"
 #include "common/bus/bus.h"
 #include "common/loop/reactor.h"
 #include "common/wire/actor_body.h"
@@ -85,6 +86,8 @@ class ActorSystem {
   /// Any thread but one of the pool: ends the threads. False: some are stuck in a handler and go
   /// on.
   bool finish_threads();
+  /// The handler of an actor that has run longest, if that is at least `limit`.
+  std::optional<BusyHandler> find_busy(Time now, Clock::duration limit);
   /// Whether the caller is an actor.
   bool is_here() const noexcept { return pool_.is_here(); }
 
@@ -134,6 +137,8 @@ class ActorSystem {
   void later(std::function<void()> task);
 
   // actor_run.cpp: on a thread of the pool.
+  /// With the lock held.
+  void begin_step(ActorCell& cell, std::string name, Time now);
   std::optional<ActorStep> next_step(ActorCell& cell);
   /// False: it is over with the actor.
   bool settle(ActorCell& cell, const ActorStep& step, std::optional<Fault> fault);
@@ -165,6 +170,8 @@ class ActorSystem {
 
   std::mutex mutex_;
   ActorTable table_;  // guarded by mutex_, like what follows
+  /// Those that do something now: as many as the pool has threads at most.
+  std::vector<const ActorCell*> busy_;
   std::vector<std::shared_ptr<ActorCell>> changed_;
   std::vector<std::function<void()>> later_;
   /// An actor has said something last, so that nobody was woken for it: its thread turns the

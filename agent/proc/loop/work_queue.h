@@ -52,6 +52,8 @@ class WorkQueue {
   bool is_here() const noexcept;
   /// Whether the thread is to leave the loop: there is work, or this is the end.
   bool is_wanted();
+  /// Pieces of work that wait for the thread.
+  std::size_t waiting() const noexcept { return count_; }
   /// Counts what was queued.
   std::uint64_t pushes() const noexcept { return pushes_; }
   /// The caller turns the same loop, so that a `wake` may reach it instead. It is to ask

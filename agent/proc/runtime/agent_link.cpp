@@ -110,6 +110,12 @@ void AgentLink::ask() {
   if (!is_ready_) return say_ready();
   wire::ProcHeartbeatT heartbeat;
   heartbeat.proc = bootstrap_.proc.to_string();
+  if (auto stuck = events_.find_stuck()) {
+    heartbeat.handler = std::move(stuck->name);
+    heartbeat.busy_ms = static_cast<std::uint64_t>(
+        std::chrono::duration_cast<std::chrono::milliseconds>(stuck->busy).count());
+    heartbeat.waiting = stuck->waiting;
+  }
   bus_->request(Destination::to(agent_), std::move(heartbeat), away_limit_,
                 [this](const Result<ControlMessage>& answer) {
                   if (answer) away_.on_answer();

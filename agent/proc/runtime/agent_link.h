@@ -2,8 +2,10 @@
 
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
 
+#include "agent/proc/actors/busy_handler.h"
 #include "agent/proc/runtime/agent_timeout.h"
 #include "agent/proc/runtime/bootstrap.h"
 #include "common/bus/bus.h"
@@ -28,6 +30,8 @@ class AgentLink {
         on_stop;
     /// The agent wants this proc to end at once (Exit).
     std::function<void(int code)> on_exit;
+    /// The handler that has run for too long, if any: the agent is to know. At each heartbeat.
+    std::function<std::optional<BusyHandler>()> find_stuck;
   };
   /// `bootstrap` must outlive this.
   AgentLink(Reactor& reactor, const Bootstrap& bootstrap, Events events);

@@ -134,6 +134,7 @@ void HandlerIntake::handle_message(const MessageRun::Message& message) {
   incoming.source_proc = message.envelope.source_proc();
   incoming.source_host = message.envelope.source_host();
   if (message.point != nullptr) incoming.point = *message.point;
+  const HandlerWatch::Run run(watch_, incoming.port);
   try {
     const auto answer = (*message.handler)(parts_.proc, incoming);
     if (!answer)
@@ -153,6 +154,7 @@ void HandlerIntake::handle_call(const ProcProgram::Handler& handler, const wire:
     return;  // nobody waits any more
   Result<std::string> answer = fail(ErrorCode::call_error, "");
   try {
+    const HandlerWatch::Run run(watch_, incoming.port);
     answer = handler(parts_.proc, incoming);
   } catch (const std::exception& error) {
     answer = fail(ErrorCode::call_error, error.what());
@@ -193,6 +195,7 @@ void HandlerIntake::on_undelivered(const wire::Envelope& envelope, const Error& 
   parts_.work.push_last([this, envelope, error] {
     --returns_;
     if (parts_.is_cut) return;
+    const HandlerWatch::Run run(watch_, HandlerWatch::kUndelivered);
     try {
       parts_.on_undelivered(parts_.proc, Undelivered{parts_.ranks.find(envelope.destination_proc()),
                                                      envelope.port(), error});
@@ -202,6 +205,17 @@ void HandlerIntake::on_undelivered(const wire::Envelope& envelope, const Error& 
       log::warn("on_undelivered: an exception that is no std::exception");
     }
   });
+}
+
+std::optional<BusyHandler> HandlerIntake::find_busy(HandlerWatch::Time now,
+                                                    HandlerWatch::Duration limit) {
+  const auto running = watch_.look(now);
+  if (!running || running->busy < limit) return std::nullopt;
+  return BusyHandler{.name = running->port == HandlerWatch::kUndelivered
+                                 ? "on_undelivered"
+                                 : "port " + std::to_string(running->port),
+                     .busy = running->busy,
+                     .waiting = parts_.work.waiting() + runs_.left() + runs_.open_size()};
 }
 
 void HandlerIntake::when_taken(std::function<void()> then) {

@@ -8,8 +8,10 @@
 #include <string>
 
 #include "agent/proc/actors/actor_system.h"
+#include "agent/proc/actors/busy_handler.h"
 #include "agent/proc/loop/work_queue.h"
 #include "agent/proc/runtime/bootstrap.h"
+#include "agent/proc/runtime/handler_watch.h"
 #include "agent/proc/runtime/message_run.h"
 #include "agent/proc/runtime/rank_index.h"
 #include "agent/proc/runtime/taken_reports.h"
@@ -55,6 +57,8 @@ class HandlerIntake {
   void acknowledge() { taken_.tell(); }
   /// Runs `then` once everything that came until now is taken.
   void when_taken(std::function<void()> then);
+  /// The handler that has run for at least `limit`. Call it at every heartbeat.
+  std::optional<BusyHandler> find_busy(HandlerWatch::Time now, HandlerWatch::Duration limit);
 
  private:
   /// A message for a handler; null: for an actor, which has it already.
@@ -75,6 +79,7 @@ class HandlerIntake {
   Bus* bus_ = nullptr;
   /// Messages that the handlers' thread has, or will have.
   MessageRuns runs_;
+  HandlerWatch watch_;
   TakenReports taken_;
   /// Messages that came back and wait for the handlers' thread.
   std::atomic<std::size_t> returns_{0};

@@ -9,9 +9,9 @@ namespace {
 
 constexpr const char* kFromEnvironment = "environment";
 
-const std::array<const KeyInfo*, 4> kLiveKeys = {
-    &keys::terminate_grace.info(), &keys::session_away.info(), &keys::message_limit.info(),
-    &keys::log_level.info()};
+const std::array<const KeyInfo*, 5> kLiveKeys = {
+    &keys::terminate_grace.info(), &keys::session_away.info(), &keys::handler_stuck.info(),
+    &keys::message_limit.info(), &keys::log_level.info()};
 
 }  // namespace
 
@@ -54,6 +54,10 @@ std::chrono::milliseconds LiveSettings::grace() const {
 
 std::chrono::milliseconds LiveSettings::away() const {
   return std::chrono::milliseconds(of(keys::session_away.index)->number);
+}
+
+std::chrono::milliseconds LiveSettings::handler_stuck() const {
+  return std::chrono::milliseconds(of(keys::handler_stuck.index)->number);
 }
 
 std::uint64_t LiveSettings::message_limit() const {

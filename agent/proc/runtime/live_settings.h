@@ -27,6 +27,8 @@ class LiveSettings {
 
   std::chrono::milliseconds grace() const;
   std::chrono::milliseconds away() const;
+  /// 0 = a handler may run for any time.
+  std::chrono::milliseconds handler_stuck() const;
   /// The largest body, in bytes.
   std::uint64_t message_limit() const;
   /// Nothing: it is not this proc's business.

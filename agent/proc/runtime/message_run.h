@@ -58,6 +58,11 @@ class MessageRun {
     for (std::size_t at = begin; at < end; ++at) taken(messages_[at].envelope);
     return end - begin;
   }
+  /// Reactor's thread: messages that wait behind the one that is handled; 0 before the first one.
+  std::size_t left() const noexcept {
+    const std::size_t taken = taken_.load(std::memory_order_acquire);
+    return taken == 0 ? 0 : messages_.size() - taken;
+  }
   bool is_over() const noexcept {
     return told_ == messages_.size() && is_over_.load(std::memory_order_acquire);
   }
@@ -89,6 +94,8 @@ class MessageRuns {
   void drop_last();
   /// Messages that are in them and not told to be taken.
   std::size_t untaken() const noexcept { return untaken_ + open_size(); }
+  /// Messages that wait behind the one that is handled, in the same run.
+  std::size_t left() const noexcept { return runs_.empty() ? 0 : runs_.front()->left(); }
   /// Calls `taken` for each message that was taken since the last time, in order.
   template <typename Taken>
   void tell_taken(Taken taken) {

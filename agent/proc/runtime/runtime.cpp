@@ -48,7 +48,8 @@ Runtime::Runtime(Bootstrap bootstrap, ProcProgram program, Kind kind, std::funct
               .on_away = [this](const std::string& line) { ending_.end_now(kExitAway, line); },
               .on_stop = [this](int code, std::chrono::milliseconds grace,
                                 const std::string& why) { ending_.begin_stop(code, grace, why); },
-              .on_exit = [this](int code) { ending_.quit(code, "its host's agent wants it to"); }}),
+              .on_exit = [this](int code) { ending_.quit(code, "its host's agent wants it to"); },
+              .find_stuck = [this] { return find_stuck(); }}),
       settings_(bootstrap_, kind == Kind::process, agent_),
       work_(kWorkLimits),
       actors_(loop_.reactor(), proc_, bootstrap_.proc, program_.actor_types_,
@@ -87,6 +88,15 @@ Result<void> Runtime::check_caller(const ProcId& to) const {
   if (work_.is_here() && to == bootstrap_.proc)
     return fail(ErrorCode::would_block, "a handler that calls its own proc would wait for itself");
   return {};
+}
+
+std::optional<BusyHandler> Runtime::find_stuck() {
+  const auto limit = settings_.handler_stuck();
+  if (limit.count() == 0) return std::nullopt;
+  const auto now = loop_.reactor().now();
+  auto port = intake_.find_busy(now, limit);
+  auto actor = actors_.find_busy(now, limit);
+  return port && (!actor || port->busy >= actor->busy) ? port : actor;
 }
 
 Result<void> Runtime::check(const ProcProgram& program) {

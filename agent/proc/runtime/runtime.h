@@ -82,6 +82,8 @@ class Runtime {
   bool has_worker() const noexcept;
   /// On the thread that was made for the reactor, until the end.
   void run_reactor();
+  /// The handler, of a port or of an actor, that has run for longer than handler.stuck.
+  std::optional<BusyHandler> find_stuck();
   Dispatcher make_handlers();
   Bus::Events make_events();
   ActorSystem::Outside make_outside();

@@ -24,6 +24,8 @@ class SettingsPort {
                Bytes body);
   /// How long a stop by a signal may take.
   std::chrono::milliseconds grace() const { return settings_.grace(); }
+  /// How long a handler may run; 0 = for any time.
+  std::chrono::milliseconds handler_stuck() const { return settings_.handler_stuck(); }
 
  private:
   void apply();

@@ -27,7 +27,8 @@ struct SupervisionEvent {
   /// The kind of event.
   enum class Kind : std::uint8_t {
     rank,     ///< The state of a rank has changed: `rank`, with its exit report when it has ended.
-    trouble,  ///< A live rank is slow or frozen, or well again: `rank`, RankReport::trouble.
+    trouble,  ///< A live rank is slow, frozen or stuck, or well again: `rank`,
+              ///< RankReport::trouble.
     host_unreachable,  ///< A host does not answer. Its procs may be well.
     host_back,         ///< It answers again.
     query_failed,      ///< The agent of a host answers, but refuses the query: about the agent, not
@@ -39,6 +40,9 @@ struct SupervisionEvent {
     controller_lost,  ///< It has not answered for key watchdog: leases that it should have renewed
                       ///< may have lapsed.
     controller_back,  ///< It answers again, at `host`; missed events follow.
+    restarting,  ///< The controller answers for the mesh and restarts ranks: `ranks`; `problem`
+                 ///< says why, how soon, and which restart of the budget it is.
+    given_up,    ///< Ranks that would be restarted are not: `ranks`, and why in `problem`.
   };
   Kind kind = Kind::rank;  ///< What happened.
   std::string mesh = {};   ///< With its uuid. Empty: about a host as a whole, or the controller.
@@ -48,6 +52,7 @@ struct SupervisionEvent {
   std::optional<RankReport> rank;  ///< For an actor in the terms of procs: ready = running. Without
                                    ///< RankReport::host_index.
   std::string problem = {};        ///< Why a host, a query or the controller failed.
+  RankSet ranks = {};              ///< For restarting and given_up.
   std::uint64_t generation = 0;    ///< Counts the events of the mesh.
   /// State of the mesh: failed if a rank has failed; else running while a reachable rank is alive;
   /// else unknown if some rank is; else stopped.

@@ -27,6 +27,12 @@ enum class EventKind : std::uint8_t {
   proc_ended = 9,     ///< HostEvent::end.
   handed_over = 10,   ///< A mesh has another owner from then on.
   owner_away = 11,    ///< The connection of the owner of a mesh has ended; its lease counts.
+  // Those of controllers are in a Site only; HostEvent::by is the controller.
+  controller_up = 128,     ///< A controller answers at HostEvent::host.
+  controller_lost = 129,   ///< The controller does not answer any more.
+  controller_late = 130,   ///< The controller polls its hosts later than it has to.
+  host_unreachable = 131,  ///< The controller cannot reach the host that `text` names.
+  host_back = 132,         ///< The controller reaches that host again.
 };
 /// "owner_gone". Never null.
 std::string_view to_string(EventKind kind) noexcept;

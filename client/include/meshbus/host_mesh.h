@@ -184,6 +184,15 @@ class HostMesh {
   Result<ProcMesh> spawn_n(std::string_view base, std::uint64_t ranks, ProcSpec spec,
                            Handlers handlers = {});
 
+  /// Takes a mesh on these hosts, by its whole name, from the controller that answers for it, or as
+  /// one that nobody answers for: what ProcMesh::handover() gives, this takes back. From then on it
+  /// is this launcher's, as if it had spawned it, and ends with it. Its RestartPolicy comes along
+  /// (ProcSpec::restart), with what was used of its budget; its output stays in the logs. Ranks
+  /// that have failed before are told once more. Errors: not_exist; unauthorised, no_such_port
+  /// (another launcher answers for it, which gives it to nobody); what a host of it says.
+  Result<ProcMesh> take_over(std::string_view mesh, Handlers handlers = {},
+                             TakeOverOptions options = {});
+
   /// A port that is free on that host now, and outside of those that outgoing connections get: for
   /// a server that a proc is to be. Errors: out_of_range (no such host), host_unreachable, timeout;
   /// would_block, refused (after fork).

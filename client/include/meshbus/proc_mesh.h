@@ -131,7 +131,7 @@ struct ProcSpec {
   /// has its own pid and exit report; rank, address and environment stay, but for MESHBUS_RESTARTS
   /// (0 in the first one). A rank is restarted only when its host confirms that the incarnation
   /// before has ended, with all descendants, and its output was handed to on_output. Actors are not
-  /// made again. This launcher decides, so nothing is restarted after its Context has gone.
+  /// made again. The owner of the mesh decides: this launcher, and after handover() the controller.
   RestartPolicy restart = {};
   /// The uuid of the mesh's name. Meshes that share one are one job: `meshbus why` tells their
   /// story together. Their bases have to differ. Default: a uuid that no other mesh has.
@@ -177,7 +177,8 @@ struct Handlers {
   std::function<void(const MeshOutcome&)> on_end = {};
   /// A rank has ended and is restarted (ProcSpec::restart), so on_failure is not called.
   std::function<void(const RestartReport&)> on_restart = {};
-  /// A host has found a live rank slow or frozen (RankReport::trouble), or in order again.
+  /// A host has found a live rank slow, frozen or stuck in a handler (RankReport::trouble), or in
+  /// order again.
   std::function<void(const RankReport&)> on_trouble = {};
 };
 
@@ -202,6 +203,14 @@ struct HandoverOptions {
   /// Default: the key lease of the controller.
   std::optional<std::chrono::milliseconds> lease = {};
   /// For the whole handover. Questions without an answer are repeated until then.
+  std::chrono::milliseconds deadline = std::chrono::seconds(10);
+};
+
+/// How a mesh is taken over (HostMesh::take_over).
+struct TakeOverOptions {
+  /// Default: key lease.
+  std::optional<std::chrono::milliseconds> lease = {};
+  /// For all of it.
   std::chrono::milliseconds deadline = std::chrono::seconds(10);
 };
 
@@ -271,10 +280,13 @@ class ProcMesh {
   /// neither this object nor the end of the Context stops it. Returns when every host of the mesh
   /// has confirmed it. Handlers are called as long as this object exists; the default handler only
   /// prints failures. Streamed output ends with what was handed out; the rest is in the logs
-  /// (HostMesh::logs). A second call changes nothing. Errors: refused (the mesh has a
-  /// RestartPolicy, or holds its hosts; or by the controller: it does not watch all these);
-  /// otherwise the hosts that have not confirmed, by name. Then this launcher still owns the whole
-  /// mesh: it renews the leases on all hosts, if ProcSpec::lease is not 0, and may try again.
+  /// (HostMesh::logs). A RestartPolicy goes with the mesh, with what is used of its budget: the
+  /// controller carries it out, on_restart is not called any more, and on_failure and on_end are
+  /// when no restart can follow. A second call changes nothing. Errors: refused (the mesh holds its
+  /// hosts; a host, or the controller, is of a release without restart policies; or by the
+  /// controller: it does not watch all these); otherwise the hosts that have not confirmed, by
+  /// name. Then this launcher still owns the whole mesh: it renews the leases on all hosts, if
+  /// ProcSpec::lease is not 0, and may try again.
   Result<void> handover(const ProcId& controller, HandoverOptions options = {});
   /// Whether handover() has succeeded.
   bool is_handed_over() const;

@@ -61,6 +61,8 @@ enum class Trouble : std::uint8_t {
   none = 0,    ///< No trouble is known.
   slow = 1,    ///< It answers, but late.
   frozen = 2,  ///< It is alive and does not answer. This is no end, and nothing is done to it.
+  stuck =
+      3,  ///< It answers, but a handler of it has run for longer than the setting handler.stuck.
 };
 
 /// "ready". Never null.
@@ -166,7 +168,8 @@ struct RankReport {
   Trouble trouble = Trouble::none;  ///< A trouble that its host has found while it is ready.
   std::string trouble_reason;       ///< As text: "stopped by a signal, nothing from it for 12.3 s".
   std::optional<std::chrono::system_clock::time_point>
-      trouble_since;  ///< When that was found, by the clock of its host.
+      trouble_since;  ///< When that was found, by the clock of its host; for Trouble::stuck the
+                      ///< start of the handler.
 
   /// Stopped, killed or failed.
   bool is_terminal() const noexcept;

@@ -108,7 +108,19 @@ struct SiteMesh {
   std::uint64_t changed = 0;  ///< SiteView::sequence of the last change of it or of a rank.
 };
 
-/// An entry of the event log of a host.
+/// A controller, which supervises meshes. It is known by the host whose broker it is connected to.
+struct SiteController {
+  std::string controller;                           ///< Its ProcId.
+  HostAddr host = HostAddr::local(0);               ///< Its host.
+  SiteHostState state = SiteHostState::connecting;  ///< Up, or lost.
+  std::chrono::system_clock::time_point since;      ///< When it came to stand so; our clock.
+  std::uint64_t subscribers = 0;                    ///< Subscriptions to its events.
+  std::uint64_t late_polls = 0;          ///< How often it asked its hosts later than it has to.
+  std::vector<std::string> unreachable;  ///< Hosts that it cannot reach.
+  std::uint64_t changed = 0;             ///< SiteView::sequence of the last change.
+};
+
+/// An entry of the event log of a host, or what was noticed of a controller.
 struct SiteEvent {
   std::uint64_t sequence = 0;  ///< SiteView::sequence when it came.
   HostEvent event;             ///< What happened.
@@ -120,6 +132,7 @@ struct SiteView {
   std::uint64_t since = 0;     ///< The view has what changed after this; 0 = everything there is.
   std::chrono::system_clock::time_point time;  ///< When the view was made.
   std::vector<SiteHost> hosts;                 ///< Those that changed, in the order given.
+  std::vector<SiteController> controllers;     ///< Those that changed, in the order of the hosts.
   std::vector<SiteMesh> meshes;   ///< Those that changed, by name, with the ranks that changed.
   std::vector<std::string> gone;  ///< Meshes that no host knows any more.
   std::vector<SiteEvent> events;  ///< Those that came, oldest first.

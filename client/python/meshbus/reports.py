@@ -79,7 +79,7 @@ class RankReport:
     system_time: float
     """Seconds of CPU time in the kernel for it."""
     trouble: str
-    """none, slow, frozen: what its host finds wrong with it while it runs."""
+    """none, slow, frozen, stuck: what its host finds wrong with it while it runs."""
     trouble_reason: str
     """The same in words."""
     is_terminal: bool

@@ -8,10 +8,10 @@
 #include <set>
 
 #include "client/src/actors/actor_mesh_impl.h"
-#include "client/src/async_call.h"
-#include "client/src/check_owner.h"
+#include "client/src/base/time_left.h"
+#include "client/src/context/async_call.h"
+#include "client/src/context/check_owner.h"
 #include "client/src/proc_mesh/proc_mesh_impl.h"
-#include "client/src/time_left.h"
 #include "common/wire/actor_body.h"
 #include "meshbus/accumulator.h"
 #include "meshbus/point.h"

@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "client/src/actors/actor_monitor.h"
-#include "client/src/connection.h"
-#include "client/src/context_core.h"
-#include "client/src/proc_mesh/mesh_monitor.h"
+#include "client/src/context/connection.h"
+#include "client/src/context/context_core.h"
+#include "client/src/monitors/actor_monitor.h"
+#include "client/src/monitors/mesh_monitor.h"
 #include "meshbus/actor_mesh.h"
 
 namespace meshbus {

@@ -3,10 +3,10 @@
 #include <utility>
 
 #include "client/src/allocate/host_ends.h"
-#include "client/src/check_owner.h"
+#include "client/src/base/time_left.h"
+#include "client/src/context/check_owner.h"
 #include "client/src/host_mesh/host_mesh_impl.h"
 #include "client/src/proc_mesh/proc_mesh_impl.h"
-#include "client/src/time_left.h"
 #include "common/base/log.h"
 
 namespace meshbus {

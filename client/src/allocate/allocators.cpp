@@ -2,8 +2,8 @@
 #include <utility>
 
 #include "client/src/allocate/process_allocation.h"
-#include "client/src/check_owner.h"
-#include "client/src/context_core.h"
+#include "client/src/context/check_owner.h"
+#include "client/src/context/context_core.h"
 #include "client/src/launch/remote_start.h"
 #include "common/security/keys.h"
 

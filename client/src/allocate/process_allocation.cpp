@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "client/src/allocate/host_ends.h"
-#include "client/src/time_left.h"
+#include "client/src/base/time_left.h"
 
 namespace meshbus {
 namespace {

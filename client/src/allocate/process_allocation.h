@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "client/src/context_core.h"
+#include "client/src/context/context_core.h"
 #include "client/src/launch/launched_host.h"
 #include "meshbus/allocator.h"
 

@@ -4,9 +4,7 @@
 
 #include <utility>
 
-#include "client/src/context_core.h"
 #include "common/base/log.h"
-#include "common/config/config_keys.h"
 #include "common/security/token.h"
 #include "wire/bus_generated.h"
 
@@ -19,9 +17,12 @@ constexpr std::chrono::seconds kMoveLimit{2};
 
 }  // namespace
 
-Gateway::Gateway(ContextCore& core, HostAddr host, Events events)
-    : core_(core),
+Gateway::Gateway(Reactor& reactor, zmq::context_t& context, HostAddr host, Options options,
+                 Events events)
+    : reactor_(reactor),
+      context_(context),
       host_(std::move(host)),
+      options_(std::move(options)),
       events_(std::move(events)),
       status_(host_),
       name_(LauncherName::draw()),
@@ -34,7 +35,7 @@ void Gateway::open() {
 
 void Gateway::connect() {
   Session::Options options;
-  core_.reach(host_, options);
+  options_.reach(host_, options);
   name_.introduce(options.hello);
   options.hello.kind = wire::PeerKind::launcher;
   options.hello.incarnation = incarnation_;
@@ -42,7 +43,7 @@ void Gateway::connect() {
   Bus::Events events;
   events.on_up = [this](const wire::Welcome& welcome) { on_up(welcome); };
   events.on_down = [this](const std::string& reason) {
-    down_since_ = core_.reactor().now();
+    down_since_ = reactor_.now();
     status_.set_down(reason);
   };
   events.on_trouble = [this](const std::string& reason) { status_.note_problem(reason); };
@@ -51,10 +52,10 @@ void Gateway::connect() {
   events.on_undeliverable = events_.on_undeliverable;
   // Nothing that arrives here is queued: it is counted as taken at once.
   events.when_taken = [](const std::function<void()>& then) { then(); };
-  since_ = core_.reactor().now();
-  bus_ = std::make_unique<Bus>(core_.reactor(), core_.zmq_context(), std::move(options),
-                               events_.make_handlers(), std::move(events));
-  bus_->set_body_limit(core_.config().bytes(keys::message_limit));
+  since_ = reactor_.now();
+  bus_ = std::make_unique<Bus>(reactor_, context_, std::move(options), events_.make_handlers(),
+                               std::move(events));
+  bus_->set_body_limit(options_.body_limit);
 }
 
 Error Gateway::closed_error() const {
@@ -68,7 +69,7 @@ void Gateway::on_up(const wire::Welcome& welcome) {
     on_refused(Error(ErrorCode::identity_mismatch,
                      "at " + host_.to_string() + " answers a host that calls itself " + announced));
     retire();
-    core_.post([this, alive = std::weak_ptr<void>(alive_)] {
+    reactor_.post([this, alive = std::weak_ptr<void>(alive_)] {
       if (!alive.expired()) events_.on_other_host();
     });
     return;
@@ -101,9 +102,9 @@ void Gateway::extend(Time now) {
 
 void Gateway::move_to(const HostAddr& host) {
   log::warn("the broker at " + host_.to_string() + " is away; going on from " + host.to_string());
-  const auto down_since = down_since_.value_or(core_.reactor().now());
+  const auto down_since = down_since_.value_or(reactor_.now());
   bus_->close("moving to another host");
-  core_.sender().forget_routes();
+  events_.on_left();
   bus_.reset();
   host_ = host;
   status_.set_host(host);
@@ -114,12 +115,12 @@ void Gateway::move_to(const HostAddr& host) {
 
 void Gateway::retire() {
   is_retired_ = true;
-  core_.sender().forget_routes();
+  events_.on_left();
 }
 
 void Gateway::close(const std::string& reason) {
   if (bus_ != nullptr) bus_->close(reason);
-  core_.sender().forget_routes();
+  events_.on_left();
   bus_.reset();
   status_.set_closed(reason);
 }

@@ -15,8 +15,6 @@
 
 namespace meshbus {
 
-class ContextCore;
-
 /// The broker through which a launcher reaches all its hosts, and the Bus to it. Knows whether that
 /// broker is there, and moves to that of another host when it is told to. Lives on the reactor's
 /// thread; its status() is for any thread.
@@ -35,9 +33,17 @@ class Gateway {
     std::function<void(const wire::Envelope&, const wire::CallHeader&, Bytes body)> on_data;
     /// A message of this launcher has come back.
     std::function<void(const wire::Envelope&, const Error&)> on_undeliverable;
+    /// Routes that lead through its Bus lead nowhere now.
+    std::function<void()> on_left = [] {};
+  };
+  struct Options {
+    /// The largest body that is taken, in bytes.
+    std::uint64_t body_limit = 0;
+    /// Writes how to come to that host into the options of a session.
+    std::function<void(const HostAddr&, Session::Options&)> reach = {};
   };
 
-  Gateway(ContextCore& core, HostAddr host, Events events);
+  Gateway(Reactor& reactor, zmq::context_t& context, HostAddr host, Options options, Events events);
   ~Gateway() = default;
   Gateway(const Gateway&) = delete;
   Gateway& operator=(const Gateway&) = delete;
@@ -74,8 +80,10 @@ class Gateway {
   void on_up(const wire::Welcome& welcome);
   void on_refused(const Error& error);
 
-  ContextCore& core_;
+  Reactor& reactor_;
+  zmq::context_t& context_;
   HostAddr host_;
+  const Options options_;
   Events events_;
   GatewayStatus status_;
   std::unique_ptr<Bus> bus_;

@@ -1,6 +1,6 @@
 #include "client/src/hands/rank_exec.h"
 
-#include "client/src/context_core.h"
+#include "client/src/context/context_core.h"
 #include "common/base/os_error.h"
 #include "wire/hands_generated.h"
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <utility>
 
-#include "client/src/connection.h"
-#include "client/src/hands/exec_stream.h"
+#include "client/src/context/connection.h"
+#include "client/src/monitors/exec_stream.h"
 
 namespace meshbus {
 

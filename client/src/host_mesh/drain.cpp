@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "client/src/check_owner.h"
+#include "client/src/context/check_owner.h"
 #include "client/src/host_mesh/host_mesh_impl.h"
 #include "common/wire/control.h"
 #include "wire/lifecycle_generated.h"

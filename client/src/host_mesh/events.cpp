@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "client/src/check_owner.h"
+#include "client/src/base/wire_reports.h"
+#include "client/src/context/check_owner.h"
 #include "client/src/host_mesh/host_mesh_impl.h"
-#include "client/src/proc_mesh/wire_reports.h"
 #include "common/wire/control.h"
 #include "wire/supervision_generated.h"
 
@@ -90,6 +90,11 @@ std::string_view to_string(EventKind kind) noexcept {
     case EventKind::host_stopping: return "host_stopping";
     case EventKind::proc_ended: return "proc_ended";
     case EventKind::handed_over: return "handed_over";
+    case EventKind::controller_up: return "controller_up";
+    case EventKind::controller_lost: return "controller_lost";
+    case EventKind::controller_late: return "controller_late";
+    case EventKind::host_unreachable: return "host_unreachable";
+    case EventKind::host_back: return "host_back";
     case EventKind::owner_away: return "owner_away";
   }
   return "unknown";

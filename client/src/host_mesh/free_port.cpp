@@ -1,4 +1,4 @@
-#include "client/src/check_owner.h"
+#include "client/src/context/check_owner.h"
 #include "client/src/host_mesh/host_mesh_impl.h"
 #include "wire/lifecycle_generated.h"
 

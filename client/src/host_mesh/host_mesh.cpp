@@ -6,12 +6,12 @@
 #include <map>
 #include <set>
 
-#include "client/src/check_owner.h"
-#include "client/src/gateway/gateway_search.h"
+#include "client/src/base/time_left.h"
+#include "client/src/base/wire_reports.h"
+#include "client/src/context/check_owner.h"
+#include "client/src/host_mesh/gateway_search.h"
 #include "client/src/host_mesh/host_mesh_impl.h"
 #include "client/src/host_mesh/mesh_stop.h"
-#include "client/src/proc_mesh/wire_reports.h"
-#include "client/src/time_left.h"
 #include "meshbus/point.h"
 #include "wire/supervision_generated.h"
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <map>
 
-#include "client/src/check_owner.h"
+#include "client/src/context/check_owner.h"
 #include "client/src/host_mesh/host_mesh_impl.h"
-#include "client/src/host_mesh/log_feed.h"
+#include "client/src/monitors/log_feed.h"
 
 namespace meshbus {
 

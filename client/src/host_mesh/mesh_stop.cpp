@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "client/src/proc_mesh/wire_reports.h"
+#include "client/src/base/wire_reports.h"
 #include "common/wire/wire_values.h"
 #include "wire/lifecycle_generated.h"
 #include "wire/supervision_generated.h"

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "client/src/connection.h"
-#include "client/src/context_core.h"
+#include "client/src/context/connection.h"
+#include "client/src/context/context_core.h"
 #include "meshbus/host_mesh.h"
 
 namespace meshbus {

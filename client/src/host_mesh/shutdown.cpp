@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <thread>
 
+#include "client/src/base/time_left.h"
 #include "client/src/host_mesh/host_mesh_impl.h"
-#include "client/src/time_left.h"
 #include "wire/lifecycle_generated.h"
 
 namespace meshbus {

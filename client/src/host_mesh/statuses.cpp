@@ -2,10 +2,10 @@
 #include <map>
 #include <thread>
 
-#include "client/src/check_owner.h"
+#include "client/src/base/status_limits.h"
+#include "client/src/base/wire_reports.h"
+#include "client/src/context/check_owner.h"
 #include "client/src/host_mesh/host_mesh_impl.h"
-#include "client/src/proc_mesh/proc_mesh_impl.h"
-#include "client/src/proc_mesh/wire_reports.h"
 #include "common/wire/frame.h"
 #include "common/wire/wire_values.h"
 #include "meshbus/status_wait.h"
@@ -42,25 +42,6 @@ class SilenceLimit {
   milliseconds limit_;
   Clock::time_point heard_;
 };
-
-StatusWait::Limits limits_of(const WaitOptions& options) {
-  StatusWait::Limits limits{.idle = options.idle};
-  if (options.deadline != forever) limits.deadline = options.deadline;
-  return limits;
-}
-
-Result<void> check_minimum(Status::Kind minimum) {
-  if (minimum != Status::Kind::unknown) return {};
-  return fail(ErrorCode::out_of_range,
-              "nothing reaches status Unknown; wait for one of NotExist, Initializing, Running, "
-              "Stopping, Stopped");
-}
-
-/// Whether nothing more is to be waited for.
-bool is_settled(const StatusWait& wait, Clock::time_point now) {
-  return wait.check(now) == StatusWait::State::complete ||
-         count_missing(wait.statuses(), Status::Kind::stopped) == 0;
-}
 
 /// The ranks of a view that lie on one host of the mesh.
 struct Place {
@@ -225,32 +206,6 @@ Result<StatusMesh> HostMesh::wait_status(const ProcMeshRef& mesh, Status::Kind m
       problems += "; host " + place.host.to_string() + ": " + place.problem;
   }
   return fail(error.code(), error.detail() + problems);
-}
-
-Result<StatusMesh> ProcMesh::wait_status(Status::Kind minimum, WaitOptions options) const {
-  if (auto fine = check_owner(impl_); !fine) return fail(fine.error());
-  if (auto fine = check_minimum(minimum); !fine) return fail(fine.error());
-  auto& monitor = impl_->monitor();
-  StatusWait wait(ref().region(), minimum, limits_of(options), Clock::now());
-  // What a table says has changed when this has.
-  const auto sum_of = [](const RankTable& table) {
-    std::uint64_t sum = 0;
-    for (const auto& rank : table.ranks())
-      sum += 8 * rank.generation + static_cast<std::uint64_t>(rank.state);
-    return sum;
-  };
-  for (;;) {
-    const auto table = monitor.progress().table();
-    const auto now = Clock::now();
-    for (const auto& rank : table.ranks()) (void)wait.set(rank.rank, rank.status(), now);
-    if (is_settled(wait, now)) return wait.statuses();
-    if (wait.check(now) != StatusWait::State::waiting)
-      return fail(wait.outcome(now).error().within("mesh " + monitor.name()));
-    const auto due = wait.next_due();
-    monitor.progress().wait(
-        [&, sum = sum_of(table)](const RankTable& later) { return sum_of(later) != sum; },
-        due ? std::chrono::ceil<milliseconds>(*due - now) : forever);
-  }
 }
 
 }  // namespace meshbus

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <set>
 
+#include "client/src/base/time_left.h"
 #include "client/src/launch/launched_host.h"
-#include "client/src/time_left.h"
 
 namespace meshbus {
 namespace {

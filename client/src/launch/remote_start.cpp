@@ -9,7 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "client/src/time_left.h"
+#include "client/src/base/time_left.h"
 
 namespace meshbus {
 namespace {

@@ -1,11 +1,13 @@
 #include <algorithm>
 #include <map>
+#include <memory>
+#include <optional>
 #include <set>
 #include <thread>
 
-#include "client/src/check_owner.h"
+#include "client/src/base/time_left.h"
+#include "client/src/context/check_owner.h"
 #include "client/src/proc_mesh/proc_mesh_impl.h"
-#include "client/src/time_left.h"
 #include "wire/lifecycle_generated.h"
 
 namespace meshbus {
@@ -61,12 +63,32 @@ Problems ask_all(Connection& connection, std::vector<HostAddr> hosts, const Mess
   }
 }
 
+/// The hosts keep the restart policy for the owner that follows.
+Problems leave_plan(Connection& connection, const std::vector<HostAddr>& hosts,
+                    const std::string& mesh, const RestartPlan& plan, Clock::time_point end) {
+  wire::RestartProcsT leave;
+  leave.mesh = mesh;
+  leave.plan = std::make_unique<wire::RestartPlanT>(to_wire(plan, ClockPair::now()));
+  return ask_all(connection, hosts, leave, end);
+}
+
+tl::unexpected<Error> not_left(const std::string& what, const Problems& problems) {
+  const auto& [host, error] = *problems.begin();
+  if (error.code() == ErrorCode::no_such_port)
+    return fail(ErrorCode::refused, what + ": host " + host.to_string() +
+                                        " is of a release that keeps no restart policies, and the "
+                                        "mesh has one");
+  return fail(error.within(what + ": host " + host.to_string() +
+                           " does not keep the restart policy of the mesh"));
+}
+
 }  // namespace
 
 Result<void> hand_over(ContextCore& core, Connection& connection, const std::string& mesh,
                        const std::vector<HostAddr>& hosts, const ProcId& controller,
                        const HandoverOptions& options,
-                       const std::function<bool(const HostAddr&)>& is_over) {
+                       const std::function<bool(const HostAddr&)>& is_over,
+                       const RestartPlan* plan) {
   if (auto fine = core.check_may_wait(); !fine) return fine;
   const auto end =
       Clock::now() + std::min<std::chrono::milliseconds>(options.deadline, std::chrono::hours(24));
@@ -81,6 +103,18 @@ Result<void> hand_over(ContextCore& core, Connection& connection, const std::str
   if (accepted == nullptr)
     return fail(ErrorCode::malformed_message, what + ": it answered " + answer->body_name());
 
+  if (plan != nullptr) {
+    if (!accepted->can_restart())
+      return fail(ErrorCode::refused,
+                  what +
+                      ": that controller is of a release that restarts no ranks, and the mesh "
+                      "has a restart policy; start a newer meshbus-controller");
+    auto left = leave_plan(connection, hosts, mesh, *plan, end);
+    std::erase_if(left, [&](const auto& entry) {
+      return entry.second.code() == ErrorCode::not_exist && is_over(entry.first);
+    });
+    if (!left.empty()) return not_left(what, left);
+  }
   // The former owner is told everything as a subscriber from now on: no change falls
   // between the two.
   wire::StreamStateT stream;
@@ -115,10 +149,7 @@ Result<void> hand_over(ContextCore& core, Connection& connection, const std::str
 Result<void> ProcMesh::handover(const ProcId& controller, HandoverOptions options) {
   if (auto fine = check_owner(impl_); !fine) return fine;
   auto& monitor = impl_->monitor();
-  if (monitor.has_restarts())
-    return fail(ErrorCode::refused, "mesh " + monitor.name() +
-                                        " has a restart policy, which only its launcher carries "
-                                        "out: it cannot be handed over; spawn it without one");
+  if (monitor.progress().is_handed_over() && monitor.has_restarts()) return {};
   if (impl_->held_hosts() != nullptr)
     return fail(
         ErrorCode::refused,
@@ -130,12 +161,22 @@ Result<void> ProcMesh::handover(const ProcId& controller, HandoverOptions option
   const auto is_over = [&monitor](const HostAddr& host) {
     return !monitor.progress().is_alive_on(host);
   };
-  if (auto done = hand_over(impl_->core(), impl_->connection(), monitor.name(),
-                            {hosts.begin(), hosts.end()}, controller, options, is_over);
-      !done)
-    return done;
-  monitor.hand_over();
-  return {};
+  std::optional<RestartPlan> plan;
+  if (monitor.has_restarts()) {
+    if (auto fine = impl_->core().check_may_wait(); !fine) return fine;
+    auto paused = monitor.pause_restarts(options.deadline / 2);
+    if (!paused) return fail(paused.error());
+    plan = std::move(*paused);
+  }
+  auto done =
+      hand_over(impl_->core(), impl_->connection(), monitor.name(), {hosts.begin(), hosts.end()},
+                controller, options, is_over, plan ? &*plan : nullptr);
+  if (done) {
+    monitor.hand_over();
+  } else if (plan) {
+    monitor.resume_restarts();
+  }
+  return done;
 }
 
 bool ProcMesh::is_handed_over() const {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "client/src/check_owner.h"
+#include "client/src/base/wire_reports.h"
+#include "client/src/context/check_owner.h"
 #include "client/src/proc_mesh/proc_mesh_impl.h"
-#include "client/src/proc_mesh/wire_reports.h"
 #include "meshbus/point.h"
 #include "wire/supervision_generated.h"
 
@@ -102,7 +102,9 @@ Result<std::vector<RankReport>> ProcMesh::status(std::chrono::milliseconds deadl
     if (state != nullptr) {
       impl_->core().run([&, address = hosts[host]] {
         monitor.on_update(address, state->ranks(), state->exit_reports(), state->launch());
-        monitor.on_troubles(address, state->troubles(), state->ranks());
+        monitor.on_troubles(
+            address,
+            {.troubles = state->troubles(), .stuck = state->stuck(), .whole = state->ranks()});
       });
       for (flatbuffers::uoffset_t i = 0; state->usage() != nullptr && i < state->usage()->size();
            ++i)

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "client/src/connection.h"
-#include "client/src/context_core.h"
-#include "client/src/proc_mesh/mesh_monitor.h"
+#include "client/src/context/connection.h"
+#include "client/src/context/context_core.h"
+#include "client/src/monitors/mesh_monitor.h"
 #include "meshbus/host_mesh.h"
 #include "meshbus/proc_mesh.h"
 
@@ -54,11 +54,13 @@ void order_stop(ContextCore& core, Connection& connection, MeshMonitor& monitor,
                 const StopOptions& options);
 
 /// Hands a mesh over to a controller, as ProcMesh::handover() says. `is_over(host)`: nothing of it
-/// lives there, so that nobody needs to answer for it. Waits.
+/// lives there, so that nobody needs to answer for it. `plan`: its restart policy; null: it has
+/// none, or its hosts have it already. Waits.
 Result<void> hand_over(ContextCore& core, Connection& connection, const std::string& mesh,
                        const std::vector<HostAddr>& hosts, const ProcId& controller,
                        const HandoverOptions& options,
-                       const std::function<bool(const HostAddr&)>& is_over);
+                       const std::function<bool(const HostAddr&)>& is_over,
+                       const RestartPlan* plan = nullptr);
 
 /// What happens to a failure that the launcher did not ask to hear of (spec 6.6): it is printed,
 /// the mesh is stopped, and this process exits with the mesh's exit code. Handlers' thread; returns

@@ -56,6 +56,7 @@ std::string_view to_string(Trouble trouble) noexcept {
     case Trouble::none: return "none";
     case Trouble::slow: return "slow";
     case Trouble::frozen: return "frozen";
+    case Trouble::stuck: return "stuck";
   }
   return "none";
 }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "client/src/proc_mesh/wire_reports.h"
+#include "client/src/base/wire_reports.h"
 #include "common/base/log.h"
 #include "wire/supervision_generated.h"
 
@@ -92,8 +92,7 @@ void RestartOrders::prune(Part& part, MeshMonitor& monitor) const {
 
 void RestartOrders::ask(Part part) {
   const auto monitor = find_monitor();
-  const auto sent = messages_.find(part.host);
-  if (monitor == nullptr || sent == messages_.end()) return;
+  if (monitor == nullptr) return;
   if (!connection_.gateway().is_up()) return ask_again(std::move(part));
   const auto to = Destination::to_agent(monitor->mesh().hosts()[part.host]);
   if (part.is_unclear) {
@@ -108,14 +107,28 @@ void RestartOrders::ask(Part part) {
   }
   prune(part, *monitor);
   if (part.ranks.empty()) return;
-  wire::SpawnProcsT message = sent->second;
-  message.create_ranks = to_wire(to_rank_set(part.ranks));
-  message.restarts = static_cast<std::uint32_t>(part.restarts);
-  connection_.gateway().bus()->request(
-      to, std::move(message), kHostLimit,
-      [weak = weak_from_this(), part = std::move(part)](const Result<ControlMessage>& answer) {
-        if (const auto self = weak.lock()) self->on_answer(part, answer);
-      });
+  const auto ranks = to_wire(to_rank_set(part.ranks));
+  const auto restarts = static_cast<std::uint32_t>(part.restarts);
+  const auto sent = messages_.find(part.host);
+  const auto on_answer = [weak = weak_from_this(),
+                          part = std::move(part)](const Result<ControlMessage>& answer) {
+    if (const auto self = weak.lock()) self->on_answer(part, answer);
+  };
+  auto& bus = *connection_.gateway().bus();
+  if (sent != messages_.end()) {
+    wire::SpawnProcsT message = sent->second;
+    message.create_ranks = ranks;
+    message.restarts = restarts;
+    bus.request(to, std::move(message), kHostLimit, on_answer);
+    return;
+  }
+  wire::RestartProcsT message;
+  message.mesh = monitor->name();
+  message.ranks = ranks;
+  message.restarts = restarts;
+  message.plan = std::make_unique<wire::RestartPlanT>(
+      meshbus::to_wire(monitor->restart_plan(), ClockPair::now()));
+  bus.request(to, std::move(message), kHostLimit, on_answer);
 }
 
 void RestartOrders::on_answer(Part part, const Result<ControlMessage>& answer) {

@@ -6,9 +6,9 @@
 #include <memory>
 #include <vector>
 
-#include "client/src/connection.h"
-#include "client/src/context_core.h"
-#include "client/src/proc_mesh/mesh_monitor.h"
+#include "client/src/context/connection.h"
+#include "client/src/context/context_core.h"
+#include "client/src/monitors/mesh_monitor.h"
 #include "wire/lifecycle_generated.h"
 
 namespace meshbus {
@@ -18,7 +18,8 @@ namespace meshbus {
 /// when a former life is over: until then they refuse. Lives on the reactor's thread.
 class RestartOrders : public std::enable_shared_from_this<RestartOrders> {
  public:
-  /// By host index: what it was sent for the first lives.
+  /// By host index: what it was sent for the first lives. A host that was sent nothing starts ranks
+  /// as its own records say: the mesh was taken over.
   using Messages = std::map<std::uint64_t, wire::SpawnProcsT>;
 
   RestartOrders(ContextCore& core, Connection& connection, std::weak_ptr<MeshMonitor> monitor,

@@ -5,11 +5,11 @@
 #include <map>
 
 #include "agent/os/process_link.h"
+#include "client/src/base/wire_reports.h"
 #include "client/src/host_mesh/host_mesh_impl.h"
 #include "client/src/launch/launched_host.h"
 #include "client/src/proc_mesh/proc_mesh_impl.h"
 #include "client/src/proc_mesh/restart_orders.h"
-#include "client/src/proc_mesh/wire_reports.h"
 #include "common/base/launcher_variables.h"
 #include "common/security/token.h"
 #include "common/wire/wire_region.h"

@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <map>
 
+#include "client/src/base/time_left.h"
+#include "client/src/base/wire_reports.h"
 #include "client/src/proc_mesh/proc_mesh_impl.h"
-#include "client/src/proc_mesh/wire_reports.h"
-#include "client/src/time_left.h"
 #include "wire/lifecycle_generated.h"
 
 namespace meshbus {

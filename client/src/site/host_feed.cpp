@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "client/src/proc_mesh/wire_reports.h"
+#include "client/src/base/wire_reports.h"
 #include "common/security/token.h"
 #include "wire/bus_generated.h"
 #include "wire/lifecycle_generated.h"
@@ -16,6 +16,9 @@ namespace {
 
 /// A broker that has refused us is tried again after so long.
 constexpr std::chrono::seconds kRefusedAgain{5};
+
+/// Where no controller was we ask again after so many rounds: each such question comes back.
+constexpr int kControllerRounds = 10;
 
 /// We ask for this many bytes of earlier events.
 constexpr std::uint64_t kOldEvents = 256 * 1024;
@@ -278,7 +281,7 @@ void HostFeed::on_events(const Result<ControlMessage>& answer) {
 }
 
 void HostFeed::ask_broker() {
-  if (position_.is_broker_mute) return end_round();
+  if (position_.is_broker_mute) return ask_controller();
   ask(Destination::to_broker(), wire::GetHostT(), &HostFeed::on_broker);
 }
 
@@ -287,6 +290,33 @@ void HostFeed::on_broker(const Result<ControlMessage>& answer) {
   position_.is_broker_mute = !state && state.error().code() == ErrorCode::no_such_port;
   if (!state && !position_.is_broker_mute) return lose(state.error());
   table_.set_broker(options_.host, state ? to_broker(**state) : std::nullopt, wall_clock());
+  ask_controller();
+}
+
+void HostFeed::ask_controller() {
+  if (!table_.has_controller(options_.host) && position_.controller_rounds-- > 0)
+    return end_round();
+  position_.controller_rounds = kControllerRounds;
+  // Behind the last name: its meshes are those of the hosts.
+  wire::ListMeshesT list;
+  list.after = "~";
+  ask(Destination::to({options_.host, ProcName(Name::controller())}), std::move(list),
+      &HostFeed::on_controller);
+}
+
+void HostFeed::on_controller(const Result<ControlMessage>& answer) {
+  std::optional<SiteController> told;
+  if (const auto* const state = answer ? answer->body_as<wire::ControllerState>() : nullptr) {
+    told.emplace();
+    told->controller = text_of(state->controller());
+    told->state = SiteHostState::up;
+    told->subscribers = state->subscribers();
+    told->late_polls = state->late_polls();
+    const auto* const hosts = state->unreachable();
+    for (flatbuffers::uoffset_t i = 0; hosts != nullptr && i < hosts->size(); ++i)
+      told->unreachable.push_back(hosts->Get(i)->str());
+  }
+  table_.set_controller(options_.host, told, wall_clock());
   end_round();
 }
 

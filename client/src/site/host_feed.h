@@ -58,6 +58,7 @@ class HostFeed {
     std::uint64_t events_end = 0;   ///< Where that log ended, as the host said last.
     bool has_events_from = false;
     bool is_broker_mute = false;  ///< The broker is of an older release, which does not tell.
+    int controller_rounds = 0;    ///< Rounds until a controller is looked for again.
   };
 
   void open();
@@ -80,6 +81,9 @@ class HostFeed {
   void ask_broker();
   void on_broker(const Result<ControlMessage>& answer);
   void on_events(const Result<ControlMessage>& answer);
+  /// A controller may be connected there.
+  void ask_controller();
+  void on_controller(const Result<ControlMessage>& answer);
   void begin_round();
   void end_round();
   /// No answer is awaited any more.

@@ -4,33 +4,16 @@
 #include <mutex>
 #include <utility>
 
-#include "client/src/check_owner.h"
-#include "client/src/context_core.h"
+#include "client/src/context/check_owner.h"
+#include "client/src/context/context_core.h"
 #include "client/src/site/site_feed.h"
 
 namespace meshbus {
 
 class Site::Impl {
  public:
-  Impl(std::shared_ptr<ContextCore> core, SiteFeed::Options options) : core_(std::move(core)) {
-    options.reach = [core = core_.get()](const HostAddr& host, Session::Options& session) {
-      core->reach(host, session);
-    };
-    core_->run([&] {
-      feed_ = std::make_unique<SiteFeed>(core_->reactor(), core_->zmq_context(), std::move(options),
-                                         [this] { note(); });
-    });
-  }
-  ~Impl() {
-    if (!core_->check_process()) {
-      // A forked child: the threads that use it are not here.
-      [[maybe_unused]] auto* const left = feed_.release();
-    } else if (core_->is_reactor_thread()) {
-      feed_.reset();
-    } else {
-      core_->run([this] { feed_.reset(); });
-    }
-  }
+  Impl(std::shared_ptr<ContextCore> core, SiteFeed::Options options);
+  ~Impl();
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
@@ -65,6 +48,29 @@ class Site::Impl {
   std::uint64_t sequence_ = 0;  // guarded by mutex_
   bool is_settled_ = false;     // guarded by mutex_
 };
+
+// Not in the class: there the lambdas would be symbols that the shared library shows.
+Site::Impl::Impl(std::shared_ptr<ContextCore> core, SiteFeed::Options options)
+    : core_(std::move(core)) {
+  options.reach = [core = core_.get()](const HostAddr& host, Session::Options& session) {
+    core->reach(host, session);
+  };
+  core_->run([&] {
+    feed_ = std::make_unique<SiteFeed>(core_->reactor(), core_->zmq_context(), std::move(options),
+                                       [this] { note(); });
+  });
+}
+
+Site::Impl::~Impl() {
+  if (!core_->check_process()) {
+    // A forked child: the threads that use it are not here.
+    [[maybe_unused]] auto* const left = feed_.release();
+  } else if (core_->is_reactor_thread()) {
+    feed_.reset();
+  } else {
+    core_->run([this] { feed_.reset(); });
+  }
+}
 
 Site::Site(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Site::Site(Site&&) noexcept = default;

@@ -73,6 +73,17 @@ Json host_json(const SiteHost& host) {
   return json;
 }
 
+Json controller_json(const SiteController& controller) {
+  return {{"controller", controller.controller},
+          {"host", controller.host.to_string()},
+          {"state", std::string(to_string(controller.state))},
+          {"since", time_text(controller.since)},
+          {"subscribers", controller.subscribers},
+          {"late_polls", controller.late_polls},
+          {"unreachable", controller.unreachable},
+          {"changed", controller.changed}};
+}
+
 Json site_rank_json(const SiteRank& rank) {
   auto json = reports::rank_json(rank.report);
   json["last_line"] = text_or_null(rank.last_line);
@@ -109,6 +120,8 @@ std::string to_json(const SiteView& view, int indent) {
   json["time"] = time_text(view.time);
   json["hosts"] = Json::array();
   for (const auto& host : view.hosts) json["hosts"].push_back(host_json(host));
+  json["controllers"] = Json::array();
+  for (const auto& one : view.controllers) json["controllers"].push_back(controller_json(one));
   json["meshes"] = Json::array();
   for (const auto& mesh : view.meshes) json["meshes"].push_back(mesh_json(mesh));
   json["gone"] = view.gone;

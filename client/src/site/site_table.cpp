@@ -132,6 +132,7 @@ void SiteTable::on_lost(const HostAddr& host, const Error& error, Time now) {
   shown.problem = error.detail();
   shown.messages_per_second = 0;
   touch(*found);
+  set_controller(host, std::nullopt, now);
 }
 
 void SiteTable::set_facts(const HostAddr& host, const SiteHost& told) {
@@ -190,6 +191,60 @@ void SiteTable::set_queue(const std::string& peer, const SiteQueue& queue) {
   made->queued_bytes = queue.bytes;
   made->queue_waits = queue.waits;
   if (!is_same(*made, *rank->second)) put(mesh->second, place->second, std::move(made));
+}
+
+void SiteTable::set_controller(const HostAddr& host, const std::optional<SiteController>& told,
+                               Time now) {
+  auto* const found = find(host);
+  if (found == nullptr) return;
+  auto& known = found->controller;
+  if (!told) {
+    if (!known || known->state == SiteHostState::lost) return;
+    known->state = SiteHostState::lost;
+    known->since = now;
+    known->changed = ++sequence_;
+    return note(EventKind::controller_lost, *known, "it does not answer any more", now);
+  }
+  const bool is_back = known && known->controller == told->controller;
+  if (is_back && known->state == told->state && known->subscribers == told->subscribers &&
+      known->late_polls == told->late_polls && known->unreachable == told->unreachable)
+    return;
+  const SiteController before = is_back ? *known : SiteController();
+  const bool is_new = before.state != SiteHostState::up;
+  known = *told;
+  known->host = host;
+  known->since = is_new ? now : before.since;
+  known->changed = ++sequence_;
+  if (is_new) note(EventKind::controller_up, *known, "it answers", now);
+  if (!is_new && known->late_polls > before.late_polls)
+    note(EventKind::controller_late, *known,
+         std::to_string(known->late_polls - before.late_polls) + " polls were late", now);
+  const auto has = [](const auto& list, const std::string& one) {
+    return std::find(list.begin(), list.end(), one) != list.end();
+  };
+  for (const auto& one : known->unreachable) {
+    if (!has(before.unreachable, one)) note(EventKind::host_unreachable, *known, one, now);
+  }
+  for (const auto& one : before.unreachable) {
+    if (!has(known->unreachable, one)) note(EventKind::host_back, *known, one, now);
+  }
+}
+
+bool SiteTable::has_controller(const HostAddr& host) const {
+  const auto at = index_.find(host);
+  if (at == index_.end()) return false;
+  const auto& known = hosts_[at->second].controller;
+  return known && known->state == SiteHostState::up;
+}
+
+void SiteTable::note(EventKind kind, const SiteController& controller, std::string text, Time now) {
+  HostEvent event;
+  event.kind = kind;
+  event.host = controller.host;
+  event.time = now;
+  event.by = controller.controller;
+  event.text = std::move(text);
+  add_events({std::move(event)});
 }
 
 void SiteTable::put(Mesh& mesh, std::uint64_t rank, std::shared_ptr<SiteRank> made) {
@@ -305,6 +360,8 @@ SiteView SiteTable::view(std::uint64_t since, Time now) const {
   view.time = now;
   for (const auto& host : hosts_) {
     if (host.shown.changed > view.since) view.hosts.push_back(host.shown);
+    if (host.controller && host.controller->changed > view.since)
+      view.controllers.push_back(*host.controller);
   }
   for (const auto& [name, mesh] : meshes_) {
     view.cut += mesh.left_out.size();

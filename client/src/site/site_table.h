@@ -42,6 +42,11 @@ class SiteTable {
   void set_facts(const HostAddr& host, const SiteHost& told);
   /// What its broker counts; nothing: it does not tell.
   void set_broker(const HostAddr& host, std::optional<SiteBroker> broker, Time now);
+  /// What the controller at that host says, `since` left out; nothing: there is none, or it does
+  /// not answer. What changes is an event, too.
+  void set_controller(const HostAddr& host, const std::optional<SiteController>& told, Time now);
+  /// Whether a controller has answered there, and was not lost since.
+  bool has_controller(const HostAddr& host) const;
   /// Ranks of a mesh on that host.
   void set_part(const HostAddr& host, SitePart part);
   /// The host knows these meshes and no others.
@@ -68,6 +73,7 @@ class SiteTable {
     Time counted_at{};  ///< When the broker's counts came.
     /// What waits for procs of this host, by ProcId.
     std::map<std::string, SiteQueue, std::less<>> queues = {};
+    std::optional<SiteController> controller = {};
   };
 
   Host* find(const HostAddr& host);
@@ -77,6 +83,7 @@ class SiteTable {
   void set_queue(const std::string& peer, const SiteQueue& queue);
   void drop_part(Mesh& mesh, const HostAddr& host);
   void note_gone(const std::string& mesh);
+  void note(EventKind kind, const SiteController& controller, std::string text, Time now);
 
   SiteOptions options_;
   std::uint64_t sequence_ = 1;

@@ -42,6 +42,11 @@ bool SiteView::apply(const SiteView& later) {
                                     [&](const auto& one) { return one.host == host.host; });
     known == hosts.end() ? hosts.push_back(host) : void(*known = host);
   }
+  for (const auto& one : later.controllers) {
+    const auto known = std::find_if(controllers.begin(), controllers.end(),
+                                    [&](const auto& other) { return other.host == one.host; });
+    known == controllers.end() ? controllers.push_back(one) : void(*known = one);
+  }
   for (const auto& name : later.gone)
     std::erase_if(meshes, [&](const auto& mesh) { return mesh.name == name; });
   for (const auto& mesh : later.meshes) {

@@ -15,5 +15,10 @@ soak_verb() {
   if [[ $1 == orphans ]]; then
     setup "${packages[@]}" "${mpi_packages[@]}" "${supervisor_packages[@]}"
   fi
+  if [[ $1 == prometheus ]]; then
+    setup "${packages[@]}"
+    setup_prometheus
+    build release OFF
+  fi
   step "soak $*" "tests/soak/$1" "${@:2}"
 }

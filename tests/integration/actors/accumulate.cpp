@@ -5,7 +5,7 @@
 #include <future>
 
 #include "common/wire/collecting.h"
-#include "tests/integration/client/harness.h"
+#include "tests/world/client_library.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus;

@@ -1,6 +1,6 @@
 // The programs in examples/ that have actors.
-#include "tests/integration/client/harness.h"
 #include "tests/support/temp_dir.h"
+#include "tests/world/client_library.h"
 
 using namespace meshbus;
 using namespace meshbus::test;

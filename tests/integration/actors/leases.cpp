@@ -9,9 +9,9 @@
 #include <optional>
 #include <string>
 
-#include "tests/integration/client/harness.h"
 #include "tests/support/sanitizer_scale.h"
 #include "tests/support/wait.h"
+#include "tests/world/client_library.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus;

@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "tests/integration/client/harness.h"
+#include "tests/world/client_library.h"
 
 #include "wire/types_generated.h"
 

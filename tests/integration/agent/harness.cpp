@@ -16,118 +16,16 @@
 using namespace std::chrono_literals;
 
 namespace meshbus::test {
-TestLauncher::TestLauncher(Reactor& reactor, zmq::context_t& context, const std::string& endpoint,
-                           std::string name) {
-  auto options = session_options(endpoint, hello_of(wire::PeerKind::launcher, name));
-  options.hello.pid = static_cast<std::uint32_t>(::getpid());
-  Dispatcher handlers;
-  handlers
-      .on<wire::StateChanged>(
-          Role::host,
-          [this](const Request&, const wire::StateChanged& message) { on_state_changed(message); })
-      .on<wire::Output>(Role::host,
-                        [this](const Request& request, const wire::Output& message) {
-                          on_output(request, message);
-                        })
-      .on<wire::Log>(Role::host, [this](const Request& request, const wire::Log& message) {
-        on_log(request, message);
-      });
-  bus_ = std::make_unique<Bus>(reactor, context, std::move(options), std::move(handlers),
-                               Bus::Events());
-}
-
-void TestLauncher::on_state_changed(const wire::StateChanged& message) {
-  ++state_messages;
-  Mesh& mesh = meshes[message.mesh()->str()];
-  if (message.ranks() != nullptr) {
-    for (const auto* state : *message.ranks()) {
-      Rank& rank = mesh[state->rank()];
-      if (!rank.states.empty() && state->generation() == rank.states.back().generation()) {
-        if (!message.snapshot())
-          problems.push_back("rank " + std::to_string(state->rank()) +
-                             ": a change that was told before");
-        continue;
-      }
-      if (!rank.states.empty() && state->generation() < rank.states.back().generation())
-        problems.push_back("rank " + std::to_string(state->rank()) + ": generation " +
-                           std::to_string(state->generation()) + " after " +
-                           std::to_string(rank.states.back().generation()));
-      rank.states.push_back(*state);
-    }
-  }
-  if (message.exit_reports() == nullptr) return;
-  for (const auto* exit_report : *message.exit_reports()) {
-    Rank& rank = mesh[exit_report->rank()];
-    if (rank.exit_report && !message.snapshot())
-      problems.push_back("rank " + std::to_string(exit_report->rank()) +
-                         ": an exit report that was told before");
-    // A subscriber that came after the end has not been told of it.
-    if (!rank.states.empty() && !rank.has_ended())
-      problems.push_back("rank " + std::to_string(exit_report->rank()) +
-                         ": an exit report before the end");
-    rank.exit_report.emplace();
-    exit_report->UnPackTo(&*rank.exit_report);
-  }
-}
-
-void TestLauncher::on_output(const Request& request, const wire::Output& message) {
-  Mesh& mesh = meshes[message.mesh()->str()];
-  wire::OutputTakenT taken;
-  if (message.chunks() != nullptr) {
-    for (const auto* chunk : *message.chunks()) {
-      Rank& rank = mesh[chunk->rank()];
-      std::string& text = chunk->stream() == wire::Stream::out ? rank.out : rank.err;
-      if (chunk->offset() > text.size()) continue;  // it comes again
-      const std::string data(chunk->data()->begin(), chunk->data()->end());
-      const auto known = std::min<std::size_t>(data.size(), text.size() - chunk->offset());
-      if (text.compare(chunk->offset(), known, data, 0, known) != 0)
-        problems.push_back("rank " + std::to_string(chunk->rank()) +
-                           ": other bytes at an offset that has come before");
-      if (rank.output_ended && known < data.size())
-        problems.push_back("rank " + std::to_string(chunk->rank()) + ": output after its end");
-      text += data.substr(known);
-      untaken += data.size() - known;
-      taken.positions.emplace_back(chunk->rank(), text.size(), chunk->stream());
-    }
-  }
-  if (message.ends() != nullptr) {
-    for (const auto* end : *message.ends()) {
-      Rank& rank = mesh[end->rank()];
-      if (rank.out.size() != end->out() || rank.err.size() != end->err()) continue;
-      rank.output_ended = true;
-      taken.ended.push_back(end->rank());
-    }
-  }
-  if (!takes_output) return;
-  taken.mesh = message.mesh()->str();
-  taken.bytes = std::exchange(untaken, 0);
-  bus_->tell(Destination::back(request.envelope), std::move(taken));
-}
-
 wire::GetStateT get_state(const std::string& mesh) {
   wire::GetStateT request;
   request.mesh = mesh;
   return request;
 }
 
-std::unique_ptr<Process> start_keeper(UniqueFd& agent, os::Lifeline& lifeline) {
-  auto line = os::make_packet_pair().value();
-  auto socket = os::make_packet_pair().value();
-  auto process = std::make_unique<Process>(
-      std::vector<std::string>{bin("meshbus-keeper"), "--lifeline-fd",
-                               std::to_string(line.second.get()), "--agent-fd",
-                               std::to_string(socket.second.get())},
-      ProcessOptions{.inherit = {line.second.get(), socket.second.get()}});
-  agent = std::move(socket.first);
-  lifeline = os::Lifeline(std::move(line.first));
-  return process;
-}
-
-AgentHarness::AgentHarness(Options options) : tokens_(std::string(TokenMaker::kSecretSize, 's')) {
+AgentHarness::AgentHarness(Options options) {
   start_broker();
-  UniqueFd keeper_socket;
-  keeper_ = start_keeper(keeper_socket, lifeline_);
-  if (options.between) keeper_socket = options.between(reactor_, std::move(keeper_socket));
+  UniqueFd keeper_socket = std::move(keeper_.agent);
+  if (options.between) keeper_socket = options.between(loop_.reactor, std::move(keeper_socket));
   ConfigSources sources;
   sources.test = std::move(options.settings);
   auto config = Config::load(std::move(sources));
@@ -138,11 +36,11 @@ AgentHarness::AgentHarness(Options options) : tokens_(std::string(TokenMaker::kS
   events.on_shutdown = [this](bool ok) { shut_down = ok; };
   events.on_keeper_lost = [this] { keeper_lost = true; };
   agent_ = std::make_unique<host::HostAgent>(
-      reactor_, context_,
+      loop_.reactor, loop_.context,
       host::HostAgent::Options{.host = *host_,
                                .broker = *host_,
                                .containment = "sweep",
-                               .tokens = tokens_,
+                               .tokens = tokens(),
                                .config = std::move(*config),
                                .environment = std::move(options.environment),
                                .keeper = std::move(keeper_socket)},
@@ -155,22 +53,15 @@ AgentHarness::~AgentHarness() {
   launcher.reset();
   agent_.reset();
   broker_.reset();
-  lifeline_.close();
-  keeper_->wait_exit(30s);
 }
 
 void AgentHarness::start_broker() {
-  BrokerOptions options;
-  options.binds = {*HostAddr::unix_socket(dir_ / "b")};
-  options.tokens = tokens_;
-  auto started = Broker::start(reactor_, context_, std::move(options));
-  if (!started) throw std::runtime_error(started.error().to_string());
-  broker_ = std::move(*started);
+  broker_ = test::start_broker(loop_, "unix:" + (dir_ / "b"));
   host_ = broker_->address();
 }
 
 std::unique_ptr<TestLauncher> AgentHarness::make_launcher(const std::string& name) {
-  auto made = std::make_unique<TestLauncher>(reactor_, context_, endpoint(),
+  auto made = std::make_unique<TestLauncher>(loop_, endpoint(),
                                              ProcId(host(), *Name::make(name)).to_string());
   wait("a launcher's session", [&] { return made->bus().is_up(); });
   return made;
@@ -192,7 +83,7 @@ void AgentHarness::wait(const std::string& what, const std::function<bool()>& pr
       }
       throw std::runtime_error(text);
     }
-    reactor_.turn(5ms);
+    loop_.reactor.turn(5ms);
   }
 }
 

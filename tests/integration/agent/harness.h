@@ -13,55 +13,18 @@
 #include <zmq.hpp>
 
 #include "agent/host/host_agent.h"
-#include "agent/os/lifeline.h"
 #include "broker/broker.h"
 #include "common/bus/bus.h"
 #include "tests/support/process.h"
 #include "tests/support/temp_dir.h"
+#include "tests/world/broker.h"
+#include "tests/world/keeper_process.h"
+#include "tests/world/launcher.h"
+#include "tests/world/loop.h"
 #include "wire/logs_generated.h"
 #include "wire/supervision_generated.h"
 
 namespace meshbus::test {
-
-/// A launcher as the host agent sees it: what it is told, it keeps.
-class TestLauncher {
- public:
-  TestLauncher(Reactor& reactor, zmq::context_t& context, const std::string& endpoint,
-               std::string name);
-
-  /// What is known of one rank.
-  struct Rank {
-    std::vector<wire::RankState> states;  ///< In the order of arrival.
-    std::optional<wire::ExitReportT> exit_report;
-    std::string out, err;
-    bool output_ended = false;
-
-    wire::ProcState state() const {
-      return states.empty() ? wire::ProcState::none : states.back().state();
-    }
-    bool has_ended() const { return state() >= wire::ProcState::stopped; }
-  };
-  using Mesh = std::map<std::uint64_t, Rank>;
-
-  Bus& bus() { return *bus_; }
-  ProcId id() const { return *bus_->self(); }
-  Mesh& mesh(const std::string& name) { return meshes[name]; }
-
-  std::map<std::string, Mesh> meshes;
-  std::vector<std::string>
-      problems;               ///< Generations out of order, changes and exit reports told twice.
-  bool takes_output = true;   ///< Says OutputTaken.
-  std::uint64_t untaken = 0;  ///< Bytes of output for which it has not been said.
-  std::size_t state_messages = 0;
-  std::function<void(const Request&, const wire::Log&)> on_log = [](const Request&,
-                                                                    const wire::Log&) {};
-
- private:
-  void on_state_changed(const wire::StateChanged& message);
-  void on_output(const Request& request, const wire::Output& message);
-
-  std::unique_ptr<Bus> bus_;
-};
 
 /// A host agent in the test's own process and thread, with a real broker beside it and a real
 /// meshbus-keeper below it. Everything runs inside of the wait functions.
@@ -128,10 +91,10 @@ class AgentHarness {
   const HostAddr& host() const { return *host_; }
   std::string endpoint() const { return host_->zmq_endpoint(); }
   const TempDir& dir() const { return dir_; }
-  const TokenMaker& tokens() const { return tokens_; }
-  zmq::context_t& context() { return context_; }
-  Reactor& reactor() { return reactor_; }
-  Process& keeper() { return *keeper_; }
+  Loop& loop() { return loop_; }
+  zmq::context_t& context() { return loop_.context; }
+  Reactor& reactor() { return loop_.reactor; }
+  Process& keeper() { return keeper_.process; }
   host::HostAgent& agent() { return *agent_; }
   const Broker& broker() const { return *broker_; }
   void start_broker();
@@ -145,12 +108,9 @@ class AgentHarness {
 
  private:
   TempDir dir_;
-  zmq::context_t context_;
-  Reactor reactor_;
-  TokenMaker tokens_;
+  Loop loop_;
+  KeeperProcess keeper_;
   std::optional<HostAddr> host_;
-  os::Lifeline lifeline_;
-  std::unique_ptr<Process> keeper_;
   std::unique_ptr<Broker> broker_;
   std::unique_ptr<host::HostAgent> agent_;
 };
@@ -160,8 +120,5 @@ ErrorCode code_of(const auto& result) {
 }
 
 wire::GetStateT get_state(const std::string& mesh);
-
-/// A real meshbus-keeper; `agent` and `lifeline` are our ends of its sockets.
-std::unique_ptr<Process> start_keeper(UniqueFd& agent, os::Lifeline& lifeline);
 
 }  // namespace meshbus::test

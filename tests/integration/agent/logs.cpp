@@ -54,7 +54,7 @@ class TestReader {
     taken.sequence = sequence;
     launcher_->bus().tell(Destination::to_agent(harness_.host()), taken);
   }
-  /// As a client does (client/src/host_mesh/log_feed.cpp): a message may be lost with a broker, and
+  /// As a client does (client/src/monitors/log_feed.cpp): a message may be lost with a broker, and
   /// a reader that was silent for long is forgotten.
   void ask_when_silent(const std::string& mesh) {
     const auto now = std::chrono::steady_clock::now();

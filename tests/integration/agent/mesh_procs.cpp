@@ -23,7 +23,7 @@ class FakeProc {
       : harness_(harness) {
     auto options =
         session_options(harness.endpoint(), hello_of(wire::PeerKind::proc, proc, incarnation));
-    options.hello.token = harness.tokens().make(proc, incarnation);
+    options.hello.token = tokens().make(proc, incarnation);
     Dispatcher handlers;
     handlers.on<wire::StopAndExit>(Role::host,
                                    [this](const Request& request, const wire::StopAndExit& stop) {

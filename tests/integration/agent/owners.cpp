@@ -59,16 +59,10 @@ struct OtherHost {
     start();
     launcher = connect();
   }
-  void start() {
-    BrokerOptions options;
-    options.binds = {*HostAddr::unix_socket(harness_.dir() / "other")};
-    options.tokens = harness_.tokens();
-    broker = std::move(
-        Broker::start(harness_.reactor(), harness_.context(), std::move(options)).value());
-  }
+  void start() { broker = start_broker(harness_.loop(), "unix:" + (harness_.dir() / "other")); }
   std::unique_ptr<TestLauncher> connect() {
     auto made = std::make_unique<TestLauncher>(
-        harness_.reactor(), harness_.context(), broker->address().zmq_endpoint(),
+        harness_.loop(), broker->address().zmq_endpoint(),
         ProcId(broker->address(), *Name::make("client")).to_string());
     harness_.wait("a session with the other broker", [&] { return made->bus().is_up(); });
     return made;

@@ -12,6 +12,9 @@
 #include "tests/support/environment.h"
 #include "tests/support/process_table.h"
 #include "tests/support/wait.h"
+#include "tests/world/broker.h"
+#include "tests/world/keeper_process.h"
+#include "tests/world/loop.h"
 #include "wire/lifecycle_generated.h"
 
 using namespace std::chrono_literals;
@@ -22,12 +25,8 @@ namespace {
 /// A broker in this thread, a keeper and an agent as processes; we are the warden.
 struct Host {
   explicit Host(std::vector<std::string> more = {}) {
-    BrokerOptions options;
-    options.binds = {*HostAddr::unix_socket(dir / "b")};
-    options.tokens = TokenMaker(std::string(TokenMaker::kSecretSize, 's'));
-    broker = std::move(Broker::start(reactor, context, std::move(options)).value());
-    UniqueFd keeper_socket;
-    keeper_process = start_keeper(keeper_socket, keeper_lifeline);
+    broker = start_broker(loop, "unix:" + (dir / "b"));
+    const UniqueFd keeper_socket = std::move(keeper.agent);
     auto line = os::make_packet_pair().value();
     const UniqueFd secret(::memfd_create(
         "secret", 0));  // NOLINT(android-cloexec-memfd-create): the agent inherits it
@@ -53,17 +52,12 @@ struct Host {
         argv, ProcessOptions{.inherit = {line.second.get(), secret.get(), keeper_socket.get()}});
     lifeline = os::Lifeline(std::move(line.first));
   }
-  ~Host() {
-    agent.reset();
-    keeper_lifeline.close();
-    keeper_process->wait_exit(30s);
-  }
 
   /// The next word of the agent, or why there is none.
   std::string hear() {
     const auto end = std::chrono::steady_clock::now() + 30s;
     while (std::chrono::steady_clock::now() < end) {
-      reactor.turn(5ms);
+      loop.reactor.turn(5ms);
       const auto received = lifeline.receive();
       if (received.text) return *received.text;
       if (received.ended) return "(end)";
@@ -72,13 +66,13 @@ struct Host {
   }
   ExitStatus wait_exit() {
     const auto end = std::chrono::steady_clock::now() + 30s;
-    while (agent->is_running() && std::chrono::steady_clock::now() < end) reactor.turn(5ms);
+    while (agent->is_running() && std::chrono::steady_clock::now() < end) loop.reactor.turn(5ms);
     return agent->wait_exit(1s);
   }
   /// Spawns `sh -c SCRIPT` and waits until it says "up".
   std::unique_ptr<TestLauncher> spawn(const std::string& script) {
     auto launcher = std::make_unique<TestLauncher>(
-        reactor, context, broker->binds().front().zmq_endpoint(),
+        loop, broker->binds().front().zmq_endpoint(),
         ProcId(broker->address(), *Name::make("client")).to_string());
     wire::SpawnProcsT request;
     request.mesh = mesh = Name::make("jobs")->to_string();
@@ -100,16 +94,14 @@ struct Host {
     while (!predicate()) {
       if (std::chrono::steady_clock::now() > end)
         throw std::runtime_error("waited too long; " + agent->describe());
-      reactor.turn(5ms);
+      loop.reactor.turn(5ms);
     }
   }
 
   TempDir dir;
-  zmq::context_t context;
-  Reactor reactor;
+  Loop loop;
+  KeeperProcess keeper;
   std::unique_ptr<Broker> broker;
-  os::Lifeline keeper_lifeline;
-  std::unique_ptr<Process> keeper_process;
   os::Lifeline lifeline;
   std::unique_ptr<Process> agent;
   std::string mesh;
@@ -167,7 +159,7 @@ TEST_CASE("meshbus-agent: without its keeper it reports and ends with 70") {
   Host host;
   CHECK(host.hear() == "ready");
   auto launcher = host.spawn("echo up; exec sleep 300");
-  host.keeper_process->send_signal(SIGKILL);
+  host.keeper.process.send_signal(SIGKILL);
   host.turn_until([&] { return launcher->mesh(host.mesh)[0].exit_report.has_value(); });
   CHECK(launcher->mesh(host.mesh)[0].state() == wire::ProcState::failed);
   CHECK(host.hear() == "failed keeper lost");

@@ -2,7 +2,9 @@
 #include <string>
 
 #include "common/bus/arrival.h"
-#include "tests/integration/broker/fixture.h"
+#include "tests/world/broker.h"
+#include "tests/world/hello.h"
+#include "tests/world/peer.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus;

@@ -4,8 +4,14 @@
 #include <algorithm>
 
 #include "meshbus/key.h"
-#include "tests/integration/broker/fixture.h"
 #include "tests/support/sanitizer_scale.h"
+#include "tests/support/temp_dir.h"
+#include "tests/world/broker.h"
+#include "tests/world/hello.h"
+#include "tests/world/loop.h"
+#include "tests/world/peer.h"
+#include "tests/world/raw_peer.h"
+#include "tests/world/session_options.h"
 #include "wire/bus_generated.h"
 
 using namespace meshbus;

@@ -5,10 +5,16 @@
 #include <thread>
 
 #include "meshbus/key.h"
-#include "tests/integration/broker/fixture.h"
-#include "tests/integration/broker/strangers_zmtp.h"
 #include "tests/support/sanitizer_scale.h"
 #include "tests/support/stopwatch.h"
+#include "tests/support/temp_dir.h"
+#include "tests/world/broker.h"
+#include "tests/world/hello.h"
+#include "tests/world/loop.h"
+#include "tests/world/peer.h"
+#include "tests/world/raw_peer.h"
+#include "tests/world/session_options.h"
+#include "tests/world/strangers_zmtp.h"
 #include "wire/bus_generated.h"
 #include "wire/control_generated.h"
 

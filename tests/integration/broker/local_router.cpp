@@ -15,8 +15,9 @@
 #include <thread>
 
 #include "common/zmtp/socket_monitor.h"
-#include "tests/integration/broker/fixture.h"
-#include "tests/integration/broker/strangers_zmtp.h"
+#include "tests/support/temp_dir.h"
+#include "tests/world/loop.h"
+#include "tests/world/strangers_zmtp.h"
 
 using namespace meshbus;
 using namespace meshbus::test;

@@ -12,9 +12,10 @@
 #include <system_error>
 #include <thread>
 
-#include "tests/integration/broker/fixture.h"
-#include "tests/integration/broker/strangers_zmtp.h"
-#include "tests/integration/transport/zmtp_harness.h"
+#include "tests/support/temp_dir.h"
+#include "tests/world/loop.h"
+#include "tests/world/strangers_zmtp.h"
+#include "tests/world/zmtp_peers.h"
 
 using namespace meshbus;
 using namespace meshbus::test;

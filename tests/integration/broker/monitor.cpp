@@ -4,8 +4,12 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "tests/integration/broker/fixture.h"
-
+#include "tests/support/temp_dir.h"
+#include "tests/world/broker.h"
+#include "tests/world/hello.h"
+#include "tests/world/loop.h"
+#include "tests/world/peer.h"
+#include "tests/world/raw_peer.h"
 #include "wire/monitor_generated.h"
 
 using namespace meshbus;

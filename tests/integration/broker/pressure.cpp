@@ -7,7 +7,11 @@
 #include "common/base/unix_address.h"
 #include "common/zmtp/null_mechanism.h"
 #include "common/zmtp/zmtp_stream.h"
-#include "tests/integration/broker/fixture.h"
+#include "tests/world/broker.h"
+#include "tests/world/hello.h"
+#include "tests/world/loop.h"
+#include "tests/world/peer.h"
+#include "tests/world/raw_peer.h"
 #include "wire/bus_generated.h"
 #include "wire/lifecycle_generated.h"
 

@@ -10,9 +10,13 @@
 #include <filesystem>
 
 #include "common/base/unique_fd.h"
-#include "tests/integration/broker/fixture.h"
 #include "tests/support/environment.h"
 #include "tests/support/process.h"
+#include "tests/support/temp_dir.h"
+#include "tests/world/broker.h"
+#include "tests/world/hello.h"
+#include "tests/world/loop.h"
+#include "tests/world/peer.h"
 
 using namespace meshbus;
 using namespace meshbus::test;

@@ -8,7 +8,9 @@
 
 #include "broker/transport/stream_router.h"
 #include "common/bus/session.h"
-#include "tests/integration/broker/fixture.h"
+#include "tests/world/hello.h"
+#include "tests/world/loop.h"
+#include "tests/world/session_options.h"
 #include "wire/bus_generated.h"
 
 using namespace meshbus;

@@ -8,10 +8,10 @@
 #include <sstream>
 
 #include "common/base/log.h"
-#include "tests/integration/broker/strangers_broker.h"
-#include "tests/integration/broker/strangers_frames.h"
-#include "tests/integration/broker/strangers_zmtp.h"
 #include "tests/support/sanitizer_scale.h"
+#include "tests/world/serving_broker.h"
+#include "tests/world/strangers_frames.h"
+#include "tests/world/strangers_zmtp.h"
 
 using namespace meshbus;
 using namespace meshbus::test;

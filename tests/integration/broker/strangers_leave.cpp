@@ -2,10 +2,14 @@
 #include <doctest/doctest.h>
 
 #include "common/base/log.h"
-#include "tests/integration/broker/fixture.h"
-#include "tests/integration/broker/strangers_broker.h"
-#include "tests/integration/broker/strangers_zmtp.h"
+#include "tests/support/temp_dir.h"
 #include "tests/support/wait.h"
+#include "tests/world/broker.h"
+#include "tests/world/hello.h"
+#include "tests/world/loop.h"
+#include "tests/world/peer.h"
+#include "tests/world/serving_broker.h"
+#include "tests/world/strangers_zmtp.h"
 #include "wire/frame_generated.h"
 
 using namespace meshbus;

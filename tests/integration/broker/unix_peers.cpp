@@ -9,9 +9,9 @@
 
 #include "common/base/unix_address.h"
 #include "meshbus/key.h"
-#include "tests/integration/broker/strangers_zmtp.h"
 #include "tests/integration/keys/fixture.h"
 #include "tests/integration/needs.h"
+#include "tests/world/strangers_zmtp.h"
 #include "wire/lifecycle_generated.h"
 
 using namespace meshbus;

@@ -8,7 +8,11 @@
 
 #include "broker/casts/cast_assembly.h"
 #include "common/wire/wire_region.h"
-#include "tests/integration/casts/harness.h"
+#include "tests/world/cast_mesh.h"
+#include "tests/world/hello.h"
+#include "tests/world/peer.h"
+#include "tests/world/raw_peer.h"
+#include "tests/world/session_options.h"
 #include "wire/bus_generated.h"
 #include "wire/relay_generated.h"
 

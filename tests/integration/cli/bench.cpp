@@ -1,7 +1,7 @@
 // `meshbus bench`: what it measures here means nothing, but that it does.
 #include <doctest/doctest.h>
 
-#include "tests/integration/cli/harness.h"
+#include "tests/world/command_line.h"
 
 using namespace meshbus::test;
 

@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <string>
 
-#include "tests/integration/cli/harness.h"
 #include "tests/integration/needs.h"
 #include "tests/support/golden.h"
+#include "tests/world/command_line.h"
 
 using namespace meshbus::test;
 using nlohmann::json;

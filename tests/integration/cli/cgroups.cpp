@@ -9,8 +9,8 @@
 
 #include "agent/os/cgroup.h"
 #include "agent/os/cgroup_placement.h"
-#include "tests/integration/cli/harness.h"
 #include "tests/integration/needs.h"
+#include "tests/world/command_line.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus::test;

@@ -6,9 +6,10 @@
 #include <csignal>
 #include <filesystem>
 
-#include "tests/integration/cli/harness.h"
+#include "tests/integration/cli/schema_check.h"
 #include "tests/integration/needs.h"
 #include "tests/support/golden.h"
+#include "tests/world/command_line.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus::test;
@@ -33,17 +34,6 @@ std::vector<json> findings_of(const json& report, const std::string& code) {
     if (finding.at("code") == code) found.push_back(finding);
   }
   return found;
-}
-
-void check_doctor_schema(const json& report) {
-  const auto checked =
-      run({"/usr/bin/python3", "-c",
-           "import json, sys, jsonschema\n"
-           "jsonschema.validate(json.load(sys.stdin), json.load(open(sys.argv[1])))",
-           source_dir() + "/share/schemas/doctor.json"},
-          in_time, {.input = report.dump()});
-  INFO(checked.err);
-  CHECK(checked.status == ExitStatus::exited(0));
 }
 
 /// A host of this command line, ready.
@@ -88,7 +78,7 @@ TEST_CASE("doctor: sound hosts get one line and exit code 0") {
   // From here to each of them, and between them.
   REQUIRE(report.at("links").size() == 3);
   CHECK(report.at("links")[2].at("bytes_per_s").get<double>() > 0);
-  check_doctor_schema(report);
+  check_fits(report.dump(), "doctor");
 }
 
 TEST_CASE("doctor: without hosts it examines this machine, and the hosts on it") {
@@ -107,7 +97,7 @@ TEST_CASE("doctor: a low limit of open files is found on the host that has it") 
   REQUIRE(found.size() == 1);
   CHECK(found[0].at("hosts") == json{low.address()});
   CHECK(found[0].at("severity") == "error");
-  check_doctor_schema(report);
+  check_fits(report.dump(), "doctor");
 
   const auto here =
       run({"prlimit", "--nofile=256:256", bin("meshbus"), "doctor", "--here"}, in_time);
@@ -182,7 +172,7 @@ TEST_CASE("doctor: a host that does not answer is named, after a bounded time") 
   CHECK(silent[1].at("hosts") == json{"tcp:127.0.0.1:1"});
   CHECK(report.at("findings").size() == 2);
   CHECK(finished.elapsed < 20s);
-  check_doctor_schema(report);
+  check_fits(report.dump(), "doctor");
 }
 
 namespace {

@@ -8,8 +8,8 @@
 #include <csignal>
 
 #include "common/base/unique_fd.h"
-#include "tests/integration/cli/harness.h"
 #include "tests/integration/needs.h"
+#include "tests/world/command_line.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus::test;

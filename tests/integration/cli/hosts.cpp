@@ -9,7 +9,7 @@
 #include <set>
 
 #include "common/base/unique_fd.h"
-#include "tests/integration/cli/harness.h"
+#include "tests/world/command_line.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus::test;

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "tests/integration/cli/harness.h"
 #include "tests/support/golden.h"
+#include "tests/world/command_line.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus::test;

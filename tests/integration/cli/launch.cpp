@@ -6,8 +6,8 @@
 #include <set>
 #include <sstream>
 
-#include "tests/integration/cli/harness.h"
 #include "tests/support/temp_dir.h"
+#include "tests/world/command_line.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus::test;

@@ -8,9 +8,9 @@
 #include <memory>
 #include <set>
 
-#include "tests/integration/cli/harness.h"
 #include "tests/integration/needs.h"
 #include "tests/support/sanitizer_scale.h"
+#include "tests/world/command_line.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus::test;

@@ -1,7 +1,7 @@
 // `meshbus mesh`: the algebra of meshes on the command line (spec 1, 2.5, 3.5).
 #include <doctest/doctest.h>
 
-#include "tests/integration/cli/harness.h"
+#include "tests/world/command_line.h"
 
 using namespace meshbus::test;
 using nlohmann::json;

@@ -8,10 +8,10 @@
 #include <set>
 #include <sstream>
 
-#include "tests/integration/cli/harness.h"
 #include "tests/integration/needs.h"
 #include "tests/support/golden.h"
 #include "tests/support/http_client.h"
+#include "tests/world/command_line.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus::test;

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/integration/cli/harness.h"
+#include "tests/world/command_line.h"
 
 using namespace meshbus::test;
 

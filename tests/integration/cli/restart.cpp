@@ -6,7 +6,7 @@
 #include <fstream>
 #include <set>
 
-#include "tests/integration/cli/harness.h"
+#include "tests/world/command_line.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus::test;

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/integration/cli/harness.h"
+#include "tests/world/command_line.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus::test;
@@ -19,21 +19,27 @@ struct Attempt {
   Right needed;
 };
 
-/// Everything that commands ask of hosts, the most harmful last.
-const std::vector<Attempt> kAttempts = {
-    {{"ps"}, Right::look},
-    {{"status", "work"}, Right::look},
-    {{"logs", "work"}, Right::look},
-    {{"ping"}, Right::look},
-    {{"audit"}, Right::operate},
-    {{"run", "--", "true"}, Right::operate},
-    {{"signal", "WINCH", "work"}, Right::operate},
-    {{"exec", "work", "--", "true"}, Right::operate},
-    {{"stop", "work"}, Right::operate},
-    {{"drain", "--hold"}, Right::operate},
-    {{"drain", "--resume"}, Right::operate},
-    {{"shutdown"}, Right::operate},
-};
+/// Everything that commands ask of hosts, the most harmful last. `folder`: for what is copied.
+std::vector<Attempt> attempts_with(const TempDir& folder) {
+  return {
+      {{"ps"}, Right::look},
+      {{"status", "work"}, Right::look},
+      {{"logs", "work"}, Right::look},
+      {{"ping"}, Right::look},
+      {{"why", "work"}, Right::look},
+      {{"audit"}, Right::operate},
+      {{"run", "--", "true"}, Right::operate},
+      {{"signal", "WINCH", "work"}, Right::operate},
+      {{"exec", "work", "--", "true"}, Right::operate},
+      {{"cp", "work:0:/etc/hostname", folder / "here"}, Right::operate},
+      {{"cp", "/etc/hostname", "work:0:" + (folder / "there")}, Right::operate},
+      {{"stacks", "work"}, Right::operate},
+      {{"stop", "work"}, Right::operate},
+      {{"drain", "--hold"}, Right::operate},
+      {{"drain", "--resume"}, Right::operate},
+      {{"shutdown"}, Right::operate},
+  };
+}
 
 /// The command for those hosts; its own words stay at the end.
 Words for_hosts(const std::string& hosts, Words words) {
@@ -65,8 +71,9 @@ TEST_CASE("roles: observers and clients look, and everything above that is refus
   Process job(cli(for_hosts(hosts, {"run", "--name", "work", "--", "sh", "-c", "exec " + sleep})),
               as("alice"));
   REQUIRE(wait_until([&] { return sleepers(sleep).size() == 1; }, in_time));
+  const auto attempts = attempts_with(dir);
   for (const std::string name : {"eve", "carl"}) {
-    for (const Attempt& attempt : kAttempts) {
+    for (const Attempt& attempt : attempts) {
       const auto done = run_cli(for_hosts(hosts, attempt.words), as(name));
       CAPTURE(name);
       CAPTURE(attempt.words.front());
@@ -79,13 +86,68 @@ TEST_CASE("roles: observers and clients look, and everything above that is refus
     CHECK(job.is_running());
   }
   // The same commands of an operator do what they say.
-  for (const Attempt& attempt : kAttempts) {
+  for (const Attempt& attempt : attempts) {
     const auto done = run_cli(for_hosts(hosts, attempt.words), as("alice"));
     CAPTURE(attempt.words.front());
     INFO(done.out << done.err);
     CHECK(done.status == ExitStatus::exited(0));
   }
   CHECK(host.process().wait_exit(in_time) == ExitStatus::exited(0));
+}
+
+TEST_CASE("roles: the ways of hands that stay open are closed to observers and clients, too") {
+  const TempDir dir;
+  for (const Words& who : {Words{"host", "127.0.0.1"},
+                           {"observer", "eve"},
+                           {"client", "carl"},
+                           {"operator", "alice"}}) {
+    Words words = {"keygen", "--dir", dir.path().string()};
+    words.insert(words.end(), who.begin(), who.end());
+    REQUIRE(run_cli(words).status == ExitStatus::exited(0));
+  }
+  const ProcessOptions here{.environment = {{"MESHBUS_KEYS_DIRECTORY", dir.path().string()}}};
+  const StandingHost host({"--bind", "tcp:127.0.0.1:0"}, here);
+  auto operator_options = here;
+  operator_options.environment.emplace_back("MESHBUS_KEYS_OWN", dir / "alice.key");
+  operator_options.stdin_pipe = true;
+  Process job(cli({"run", "--hosts", host.address(), "--name", "work", "--stdin", "all", "--", "sh",
+                   "-c", "echo up; while read line; do echo heard $line; done"}),
+              operator_options);
+  job.wait_for_output("up", in_time);
+  constexpr std::string_view kRefusal = "takes role operate, the sender has ";
+  for (const std::string name : {"eve", "carl"}) {
+    CAPTURE(name);
+    auto as = here;
+    as.environment.emplace_back("MESHBUS_KEYS_OWN", dir / (name + ".key"));
+    as.stdin_pipe = true;
+    // They may read what the rank writes, and write nothing to it.
+    Process attach(cli({"attach", "--hosts", host.address(), "--tail", "1", "work:0"}), as);
+    attach.wait_for_output("up", in_time);
+    attach.write_stdin("hello\n");
+    CHECK(wait_until(
+        [&] {
+          attach.is_running();
+          return attach.err().find(kRefusal) != std::string::npos;
+        },
+        in_time));
+    Process forward(cli({"forward", "--hosts", host.address(), "0:work:0:1"}), as);
+    forward.wait_for_output("->", in_time);
+    const std::string at = forward.out().substr(0, forward.out().find(' '));
+    run({"/usr/bin/python3", "-c",
+         "import socket, sys\n"
+         "host, port = sys.argv[1].split(':')\n"
+         "socket.create_connection((host, int(port))).makefile('rb').read()\n",
+         at},
+        in_time);
+    CHECK(wait_until(
+        [&] {
+          forward.is_running();
+          return forward.err().find(kRefusal) != std::string::npos;
+        },
+        in_time));
+  }
+  CHECK(job.out().find("heard") == std::string::npos);
+  CHECK(job.is_running());
 }
 
 TEST_CASE("keygen: a key that has expired is refused with a sentence") {

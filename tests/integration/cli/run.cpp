@@ -3,8 +3,8 @@
 
 #include <cstdio>
 
-#include "tests/integration/cli/harness.h"
 #include "tests/support/sanitizer_scale.h"
+#include "tests/world/command_line.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus::test;

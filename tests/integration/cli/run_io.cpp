@@ -11,7 +11,7 @@
 #include <random>
 
 #include "common/base/unique_fd.h"
-#include "tests/integration/cli/harness.h"
+#include "tests/world/command_line.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus::test;

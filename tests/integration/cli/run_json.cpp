@@ -4,7 +4,7 @@
 #include <csignal>
 #include <set>
 
-#include "tests/integration/cli/harness.h"
+#include "tests/world/command_line.h"
 
 using namespace meshbus::test;
 using nlohmann::json;

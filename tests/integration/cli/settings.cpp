@@ -1,7 +1,7 @@
 // `meshbus run`: what procs are set to before they execute their command (spec 5.6).
 #include <doctest/doctest.h>
 
-#include "tests/integration/cli/harness.h"
+#include "tests/world/command_line.h"
 
 using namespace meshbus::test;
 

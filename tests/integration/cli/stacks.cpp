@@ -2,14 +2,20 @@
 #include <doctest/doctest.h>
 #include <sched.h>
 
+#include <sys/stat.h>
+
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 
-#include "tests/integration/cli/harness.h"
 #include "tests/integration/needs.h"
+#include "tests/support/open_dir.h"
+#include "tests/world/command_line.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus::test;
+
+namespace fs = std::filesystem;
 
 namespace {
 
@@ -209,6 +215,39 @@ TEST_CASE("cli: stacks needs the role operate, and is in the audit trail" *
   }
   CHECK(looks == Words{"observer eve: refused", "operator alice: ok"});
   end(run);
+}
+
+TEST_CASE("attacks: stacks: root parses nothing that a rank of another user controls" *
+          doctest::test_suite(need::stacks)) {
+  if (!is_met(need::root)) return;
+  // As long as that user can read the program its functions have names. Root always could.
+  const OpenDir folder;
+  const auto& place = folder.path();
+  fs::copy_file(bin("test_hang"), place / "test_hang");
+  Process run(
+      cli({"run", "-n", "2", "--uid", "4711", "--", (place / "test_hang").string(), "-1", "none"}));
+  wait_for_up(run, 2);
+  const auto seen = run_cli({"stacks"});
+  INFO(seen.out << seen.err);
+  CHECK(seen.status == ExitStatus::exited(0));
+  CHECK(says(seen.out, "reduce_all (test_hang)"));
+  REQUIRE(::chmod(place.c_str(), 0700) == 0);
+  const auto closed = run_cli({"stacks"});
+  INFO(closed.out << closed.err);
+  CHECK(closed.status == ExitStatus::exited(0));
+  CHECK_FALSE(says(closed.out, "reduce_all"));
+  // A process of that user below a rank of root is left to that user, too.
+  end(run);
+  REQUIRE(::chmod(place.c_str(), 0755) == 0);
+  Process mixed(cli({"run", "--", "sh", "-c",
+                     "setpriv --reuid=4711 --regid=4711 --clear-groups " +
+                         (place / "test_hang").string() + " -1 none; exit"}));
+  wait_for_up(mixed, 1);
+  const auto both = parse_json(run_cli({"stacks", "--json"}).out);
+  CHECK(both.at("stacks").size() == 2);
+  CHECK(both.dump().find("reduce_all") != std::string::npos);
+  CHECK(both.dump().find("sh/test_hang") != std::string::npos);
+  end(mixed);
 }
 
 TEST_CASE("cli: run --timeout and Ctrl-\\ say where the ranks are, also in the report" *

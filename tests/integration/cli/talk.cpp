@@ -1,7 +1,7 @@
 // `meshbus call` and `meshbus cast` on a mesh that somebody else runs.
 #include <csignal>
 
-#include "tests/integration/client/harness.h"
+#include "tests/world/client_library.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus;

@@ -3,8 +3,9 @@
 
 #include <csignal>
 
-#include "tests/integration/cli/harness.h"
+#include "tests/integration/cli/schema_check.h"
 #include "tests/support/golden.h"
+#include "tests/world/command_line.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus::test;
@@ -35,17 +36,6 @@ struct Site {
         in_time));
   }
 };
-
-void check_schema(const std::string& text) {
-  const auto checked =
-      run({"/usr/bin/python3", "-c",
-           "import json, sys, jsonschema\n"
-           "jsonschema.validate(json.load(sys.stdin), json.load(open(sys.argv[1])))",
-           source_dir() + "/share/schemas/site.json"},
-          in_time, {.input = text});
-  INFO(checked.err);
-  CHECK(checked.status == ExitStatus::exited(0));
-}
 
 /// `meshbus top` on a terminal of 80x24, whose keys the test types.
 class OnTerminal {
@@ -98,7 +88,7 @@ TEST_CASE("cli: top --once shows hosts, meshes and ranks, as a table and as JSON
   CHECK(table.out.find('\x1b') == std::string::npos);
 
   const auto text = run_cli({"top", "--once", "--json", "--hosts", site.host.address()}).out;
-  check_schema(text);
+  check_fits(text, "site");
   const json view = parse_json(text);
   const auto& host = view.at("hosts")[0];
   CHECK(host.at("state") == "up");
@@ -115,7 +105,7 @@ TEST_CASE("cli: top --once says which host does not answer, and is not slow for 
   const auto both = site.host.address() + ",unix:/no/such/host";
   const auto shown = run_cli({"top", "--once", "--json", "--hosts", both});
   CHECK(shown.status == ExitStatus::exited(1));
-  check_schema(shown.out);
+  check_fits(shown.out, "site");
   const json view = parse_json(shown.out);
   CHECK(view.at("hosts")[1].at("state") == "lost");
   CHECK(view.at("hosts")[1].at("error") != nullptr);

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <csignal>
 
-#include "tests/integration/cli/harness.h"
+#include "tests/world/command_line.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus::test;

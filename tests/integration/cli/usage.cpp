@@ -1,7 +1,7 @@
 // The command line itself: help, version, and mistakes (spec 12.1).
 #include <doctest/doctest.h>
 
-#include "tests/integration/cli/harness.h"
+#include "tests/world/command_line.h"
 
 using namespace meshbus::test;
 

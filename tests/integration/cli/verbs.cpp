@@ -5,8 +5,8 @@
 #include <chrono>
 #include <csignal>
 
-#include "tests/integration/cli/harness.h"
-#include "tests/support/golden.h"
+#include "tests/integration/cli/schema_check.h"
+#include "tests/world/command_line.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus::test;
@@ -22,18 +22,6 @@ Finished on_hosts(const std::string& hosts, Words words) {
 
 bool says(const std::string& text, std::string_view part) {
   return text.find(part) != std::string::npos;
-}
-
-/// The JSON fits share/schemas/NAME.json.
-void check_fits(const std::string& text, const std::string& name) {
-  const auto checked =
-      run({"/usr/bin/python3", "-c",
-           "import json, sys, jsonschema\n"
-           "jsonschema.validate(json.load(sys.stdin), json.load(open(sys.argv[1])))",
-           source_dir() + "/share/schemas/" + name + ".json"},
-          in_time, {.input = text});
-  INFO(text << checked.err);
-  CHECK(checked.status == ExitStatus::exited(0));
 }
 
 /// The command line on a terminal, where somebody types `answer`.

@@ -12,7 +12,7 @@
 #include <stop_token>
 #include <thread>
 
-#include "tests/integration/client/harness.h"
+#include "tests/world/client_library.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus;

@@ -1,7 +1,7 @@
 // Launchers on hosts that stand: attaching, calls, leases, what is left behind, and the examples.
 #include <csignal>
 
-#include "tests/integration/client/harness.h"
+#include "tests/world/client_library.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus;

@@ -1,7 +1,7 @@
 // Casting to real procs on real hosts, from a launcher and from a proc.
 #include <algorithm>
 
-#include "tests/integration/client/harness.h"
+#include "tests/world/client_library.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus;

@@ -7,8 +7,8 @@
 #include <optional>
 #include <thread>
 
-#include "tests/integration/client/harness.h"
 #include "tests/support/sanitizer_scale.h"
+#include "tests/world/client_library.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus;

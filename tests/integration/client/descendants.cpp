@@ -4,8 +4,8 @@
 
 #include <csignal>
 
-#include "tests/integration/client/harness.h"
 #include "tests/integration/needs.h"
+#include "tests/world/client_library.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus;

@@ -8,7 +8,7 @@
 #include <future>
 #include <map>
 
-#include "tests/integration/client/harness.h"
+#include "tests/world/client_library.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus;

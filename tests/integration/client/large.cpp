@@ -4,7 +4,7 @@
 #include <future>
 #include <random>
 
-#include "tests/integration/client/harness.h"
+#include "tests/world/client_library.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus;

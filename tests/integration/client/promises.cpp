@@ -3,7 +3,7 @@
 #include <future>
 #include <stdexcept>
 
-#include "tests/integration/client/harness.h"
+#include "tests/world/client_library.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus;

@@ -2,7 +2,7 @@
 #include <csignal>
 #include <fstream>
 
-#include "tests/integration/client/harness.h"
+#include "tests/world/client_library.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus;

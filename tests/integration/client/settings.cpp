@@ -1,8 +1,8 @@
 // Settings of live procs, read and changed by message (spec 6.5, 11.2).
 #include <csignal>
 
-#include "tests/integration/client/harness.h"
 #include "tests/support/wait.h"
+#include "tests/world/client_library.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus;
@@ -84,10 +84,10 @@ TEST_CASE(
 
   const auto refused =
       must(context.change_settings(mesh.ref(), {{"log.level", "info"}, {"lease", "1s"}}, in_time));
-  CHECK(
-      setting_of(refused[3], "")
-          .find("configuration_error: a proc goes by terminate.grace, session.away, message.limit, "
-                "log.level while it runs, and not by 'lease'") != std::string::npos);
+  CHECK(setting_of(refused[3], "")
+            .find("configuration_error: a proc goes by terminate.grace, session.away, "
+                  "handler.stuck, message.limit, log.level while it runs, and not by 'lease'") !=
+        std::string::npos);
   CHECK(refused[2].error().code() == ErrorCode::no_such_proc);
   CHECK(setting_of(must(context.settings(mesh.ref(), in_time))[3], "log.level") == "debug runtime");
   must(mesh.stop({.grace = 100ms}));

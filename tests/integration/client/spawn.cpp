@@ -1,5 +1,5 @@
 // Host processes and the procs on them, from a launcher that is this test program.
-#include "tests/integration/client/harness.h"
+#include "tests/world/client_library.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus;

@@ -1,7 +1,7 @@
 // Statuses of ranks, waiting for them, and draining, from a launcher that is this test program.
 #include <thread>
 
-#include "tests/integration/client/harness.h"
+#include "tests/world/client_library.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus;

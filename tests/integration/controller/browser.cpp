@@ -57,6 +57,16 @@ void Browser::open(const std::string& url) {
   ask("POST", session_ + "/url", {{"url", url}});
 }
 
+void Browser::look(int width, bool is_dark) {
+  ask("POST", session_ + "/goog/cdp/execute",
+      {{"cmd", "Emulation.setDeviceMetricsOverride"},
+       {"params",
+        {{"width", width}, {"height", 900}, {"deviceScaleFactor", 1}, {"mobile", false}}}});
+  const json feature{{"name", "prefers-color-scheme"}, {"value", is_dark ? "dark" : "light"}};
+  ask("POST", session_ + "/goog/cdp/execute",
+      {{"cmd", "Emulation.setEmulatedMedia"}, {"params", {{"features", json::array({feature})}}}});
+}
+
 json Browser::run(const std::string& script) {
   return ask("POST", session_ + "/execute/sync", {{"script", script}, {"args", json::array()}});
 }

@@ -4,8 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tests/integration/client/harness.h"
 #include "tests/support/temp_dir.h"
+#include "tests/world/client_library.h"
 
 namespace meshbus::test {
 
@@ -18,6 +18,8 @@ class Browser {
   Browser& operator=(const Browser&) = delete;
 
   void open(const std::string& url);
+  /// A window of that width, whose user likes it dark, or light.
+  void look(int width, bool is_dark);
   /// What the body of a function of JavaScript returns.
   nlohmann::json run(const std::string& script);
   /// Waits for an element that shows a text with that in it, and returns its id.

@@ -2,8 +2,8 @@
 // everybody killed in turn.
 #include <csignal>
 
-#include "tests/integration/client/harness.h"
 #include "tests/support/sanitizer_scale.h"
+#include "tests/world/client_library.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus;
@@ -301,14 +301,6 @@ TEST_CASE(
     auto hosts = must(HostMesh::attach(
         context, "hosts",
         {must(HostAddr::parse(first.address())), must(HostAddr::parse(second.address()))}));
-    {
-      ProcSpec anew = shell("exec sleep 300");
-      anew.restart.on = RestartPolicy::On::failure;
-      auto kept = must(hosts.spawn("anew", extent("gpu=1"), std::move(anew), heard.handlers()));
-      CHECK(kept.handover(to).error().code() ==
-            ErrorCode::refused);  // a controller restarts nothing
-      must(kept.stop({.reason = "enough", .grace = 0ms}));
-    }
     ProcSpec spec = shell("echo up; exec sleep 300");
     spec.output = OutputMode::stream;
     auto mesh = must(hosts.spawn("left", extent("gpu=1"), std::move(spec), heard.handlers()));

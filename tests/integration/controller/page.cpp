@@ -306,6 +306,37 @@ TEST_CASE("page: a browser shows what hostile ranks write as text" *
   }
 }
 
+TEST_CASE("page: no view keeps out who sees little or has a keyboard only, light, dark or narrow" *
+          doctest::test_suite(need::chromedriver)) {
+  const Fixture at;
+  const auto name = run_evil(at);
+  const std::string mesh = "/mesh/" + name;
+  std::ifstream file(source_dir() + "/tests/integration/controller/accessible.js");
+  const std::string check((std::istreambuf_iterator<char>(file)), {});
+  REQUIRE_FALSE(check.empty());
+  Browser browser;
+  browser.open(at.url + "/#token=" + at.token + "&view=/");
+  browser.find("#link", "live");
+  // The check does find something.
+  browser.run("document.querySelector('h1').style.color = 'rgb(200,200,200)'");
+  CHECK(browser.run(check).get<std::string>().find("its contrast is") != std::string::npos);
+  for (const auto& [width, is_dark] : {std::pair(1200, false), {1200, true}, {390, false}}) {
+    browser.look(width, is_dark);
+    for (const std::string& view : {std::string("/hosts"), "/hosts/" + at.host.address(),
+                                    "/grid/" + name, mesh, mesh + "/why", mesh + "/logs",
+                                    mesh + "/rank/0", std::string("/events"), std::string("/")}) {
+      INFO(view, " ", width, is_dark ? " dark" : "");
+      browser.run(
+          "document.querySelector('main').replaceChildren();"
+          "location.hash = " +
+          json("#" + view).dump() + ".replace(/^#.hosts.(.+)/, (all, host) => " +
+          "'#/hosts/' + encodeURIComponent(host))");
+      browser.find("main h1");
+      CHECK(browser.run(check) == "");
+    }
+  }
+}
+
 TEST_CASE("page: a user clicks through all of it" * doctest::test_suite(need::chromedriver)) {
   const Fixture at;
   Process job(cli({"run", "--hosts", at.host.address(), "-n", "3", "--name", "job", "--restart",

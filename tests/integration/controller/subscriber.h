@@ -13,7 +13,7 @@
 #include "client/controller/watch_feed.h"
 #include "common/bus/bus.h"
 #include "common/security/token.h"
-#include "tests/integration/client/harness.h"
+#include "tests/world/client_library.h"
 #include "tests/world/session_options.h"
 #include "wire/supervision_generated.h"
 

@@ -3,8 +3,8 @@
 
 #include <csignal>
 
-#include "tests/integration/cli/harness.h"
 #include "tests/support/golden.h"
+#include "tests/world/command_line.h"
 
 using namespace meshbus::test;
 

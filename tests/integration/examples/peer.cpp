@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "tests/integration/cli/harness.h"
 #include "tests/support/golden.h"
+#include "tests/world/command_line.h"
 
 using namespace meshbus::test;
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "tests/integration/hands/work.h"
+#include "tests/integration/needs.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus::test;
@@ -194,6 +195,35 @@ TEST_CASE(
   CHECK(run_cli(served.forward_words({"80:work"})).status == ExitStatus::exited(2));
   CHECK(run_cli(served.forward_words({"0:work:80"})).status == ExitStatus::exited(2));
   CHECK(run_cli(served.forward_words({"0:nowork:0:80"})).status == ExitStatus::exited(1));
+}
+
+TEST_CASE("attacks: forward: another user of this machine reaches no rank by a port on loopback" *
+          doctest::test_suite(need::root)) {
+  Served served;
+  Process forward(cli(served.forward_words({"0:work:0:" + served.port})));
+  forward.wait_for_output("->", in_time);
+  const auto at = listening_at(forward.out());
+  const std::string talk =
+      "import socket, sys\n"
+      "host, port = sys.argv[1].split(':')\n"
+      "c = socket.create_connection((host, int(port)))\n"
+      "try:\n"
+      "    c.sendall(b'echo\\nhello')\n"
+      "    c.shutdown(socket.SHUT_WR)\n"
+      "    print(c.makefile('rb').read())\n"
+      "except OSError:\n"
+      "    print(b'')\n";
+  for (const bool is_other : {true, false}) {
+    Words words;
+    if (is_other) words = {"setpriv", "--reuid=4711", "--regid=4711", "--clear-groups"};
+    words.insert(words.end(), {"/usr/bin/python3", "-c", talk, at});
+    const auto done = run(words, in_time);
+    INFO(done.err << forward.err());
+    CHECK(done.out == (is_other ? "b''\n" : "b'hello'\n"));
+  }
+  forward.is_running();
+  CHECK(says(forward.err(), "is refused: it comes from user 4711"));
+  CHECK(served.work.audited("forward", served.port).size() == 1);
 }
 
 TEST_CASE("forward: a connection that the server resets is said") {

@@ -4,62 +4,28 @@
 #include <csignal>
 
 #include "tests/integration/hands/work.h"
+#include "tests/support/shell_on_terminal.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus::test;
-
-namespace {
-
-/// A shell on a terminal of 80x24, which runs `meshbus exec` and then says how the terminal is.
-class ShellOnTerminal {
- public:
-  explicit ShellOnTerminal(const Words& meshbus)
-      : process_({"script", "-qefc", command(meshbus), "/dev/null"},
-                 {.environment = {{"TERM", "vt100"}}, .stdin_pipe = true}) {}
-  void type(const std::string& keys) { process_.write_stdin(keys); }
-  void wait_for(const std::string& text) { process_.wait_for_output(text, in_time); }
-  const std::string& out() const { return process_.out(); }
-  /// What is between these words, which are there.
-  std::string between(const std::string& begin, const std::string& end) const {
-    const auto from = out().find(begin) + begin.size();
-    return out().substr(from, out().find(end, from) - from);
-  }
-  Process& process() { return process_; }
-
- private:
-  /// For sh.
-  static std::string quoted(const std::string& word) {
-    std::string text = "'";
-    for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
-    return text + "'";
-  }
-  static std::string command(const Words& meshbus) {
-    std::string line = "stty rows 24 cols 80; echo tty=`tty`=;";
-    for (const auto& word : cli(meshbus)) line += " " + quoted(word);
-    return line + "; echo rc=$?; stty -a | grep -q ' icanon' && echo restored";
-  }
-  Process process_;
-};
-
-}  // namespace
 
 TEST_CASE(
     "exec on a terminal: the command has one of our size; resize and Ctrl-C reach it; ours is "
     "as before in the end") {
   Work work("MARK=$RANK exec sleep 300");
-  ShellOnTerminal shell(work.exec_words(
-      "work:2", {"sh", "-c",
-                 "trap 'echo got-int' INT; trap 'echo now-`stty size | tr \" \" x`=' WINCH; "
-                 "echo begin-`stty size | tr ' ' x`-$TERM-$MARK; tty -s && echo is-tty; "
-                 "until [ \"$line\" = end ]; do read line && echo line-$line; done; cat; exit 5"}));
+  ShellOnTerminal shell(cli(work.exec_words(
+      "work:2",
+      {"sh", "-c",
+       "trap 'echo got-int' INT; trap 'echo now-`stty size | tr \" \" x`=' WINCH; "
+       "echo begin-`stty size | tr ' ' x`-$TERM-$MARK; tty -s && echo is-tty; "
+       "until [ \"$line\" = end ]; do read line && echo line-$line; done; cat; exit 5"})));
   shell.wait_for("begin-24x80-vt100-2");
   shell.wait_for("is-tty");
   shell.type("hello\r");
   shell.wait_for("line-hello");
   shell.type("\x03");
   shell.wait_for("got-int");
-  const auto tty = shell.between("tty=", "=");
-  CHECK(run({"stty", "-F", tty, "rows", "33", "cols", "99"}, in_time).status ==
+  CHECK(run({"stty", "-F", shell.tty(), "rows", "33", "cols", "99"}, in_time).status ==
         ExitStatus::exited(0));
   shell.type("\r");
   shell.wait_for("now-33x99=");
@@ -76,8 +42,8 @@ TEST_CASE("exec on a terminal: 1 MB is pasted and every byte arrives") {
   for (int i = 0; text.size() < 1'000'000; ++i) text += std::to_string(i) + " pasted\n";
   TempDir folder;
   const auto file = (folder / "pasted");
-  ShellOnTerminal shell(work.exec_words(
-      "work:0", {"sh", "-c", "stty -echo; echo begin; cat > " + file + "; echo all"}));
+  ShellOnTerminal shell(cli(work.exec_words(
+      "work:0", {"sh", "-c", "stty -echo; echo begin; cat > " + file + "; echo all"})));
   shell.wait_for("begin");
   shell.type(text);
   shell.type("\x04");
@@ -89,8 +55,8 @@ TEST_CASE("exec on a terminal: 1 MB is pasted and every byte arrives") {
 TEST_CASE("exec on a terminal: kill -9 of the client leaves nothing of the command") {
   const auto sleep = own_sleep();
   Work work;
-  ShellOnTerminal shell(work.exec_words(
-      "work:0", {"sh", "-c", "trap '' HUP TERM; (setsid " + sleep + " &); echo begun; " + sleep}));
+  ShellOnTerminal shell(cli(work.exec_words(
+      "work:0", {"sh", "-c", "trap '' HUP TERM; (setsid " + sleep + " &); echo begun; " + sleep})));
   shell.wait_for("begun");
   REQUIRE(wait_until([&] { return sleepers(sleep).size() == 2; }, in_time));
   for (const auto& process : own_processes_with("exec --hosts " + work.host.address())) {
@@ -103,10 +69,10 @@ TEST_CASE("exec on a terminal: kill -9 of the client leaves nothing of the comma
 TEST_CASE(
     "exec on a terminal: what is killed is told as a signal, and the end of the host as such") {
   Work work;
-  ShellOnTerminal killed(work.exec_words("work:0", {"sh", "-c", "kill -9 $$"}));
+  ShellOnTerminal killed(cli(work.exec_words("work:0", {"sh", "-c", "kill -9 $$"})));
   killed.wait_for("rc=137");
   killed.wait_for("restored");
-  ShellOnTerminal lost(work.exec_words("work:0", {"sh", "-c", "echo begun; sleep 300"}));
+  ShellOnTerminal lost(cli(work.exec_words("work:0", {"sh", "-c", "echo begun; sleep 300"})));
   lost.wait_for("begun");
   work.host.process().send_signal(SIGKILL);
   lost.wait_for("rc=123");

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/integration/cli/harness.h"
+#include "tests/world/command_line.h"
 
 namespace meshbus::test {
 

@@ -27,22 +27,14 @@ void must(const Result<void>& done) {
 }  // namespace
 
 KeeperUnderTest::KeeperUnderTest(const Options& options) {
-  auto lifeline = os::make_packet_pair().value();
-  auto agent = os::make_packet_pair().value();
-  std::vector<std::string> argv = options.wrapper;
-  argv.insert(argv.end(),
-              {bin("meshbus-keeper"), "--lifeline-fd", std::to_string(lifeline.second.get()),
-               "--agent-fd", std::to_string(agent.second.get())});
-  argv.insert(argv.end(), options.arguments.begin(), options.arguments.end());
+  std::vector<std::string> arguments = options.arguments;
   if (options.cgroup) {
     cgroup_ =
         os::make_host_cgroup(os::plan_cgroup_placement().base, "test" + make_marker()).value();
-    argv.insert(argv.end(), {"--containment", "cgroup", "--cgroup", cgroup_});
+    arguments.insert(arguments.end(), {"--containment", "cgroup", "--cgroup", cgroup_});
   }
-  process_ = std::make_unique<Process>(
-      argv, ProcessOptions{.inherit = {lifeline.second.get(), agent.second.get()}});
-  lifeline_ = os::Lifeline(std::move(lifeline.first));
-  make_client(std::move(agent.first));
+  keeper_.emplace(KeeperProcess::Options{options.wrapper, std::move(arguments)});
+  make_client(std::move(keeper_->agent));
 }
 
 void KeeperUnderTest::make_client(UniqueFd socket) {
@@ -74,15 +66,9 @@ void KeeperUnderTest::replace_agent() {
   gone.clear();
   replayed = false;
   auto agent = os::make_packet_pair().value();
-  if (!lifeline_.send("agent", agent.second.get()))
+  if (!keeper_->lifeline.send("agent", agent.second.get()))
     throw std::runtime_error("the keeper takes no new agent");
   make_client(std::move(agent.first));
-}
-
-// In order, so that what a test left to its keeper is gone.
-KeeperUnderTest::~KeeperUnderTest() {
-  lifeline_.close();
-  wait_until([&] { return !process_->is_running(); }, long_enough);
 }
 
 std::uint64_t KeeperUnderTest::spawn(os::SpawnSpec shared, std::vector<os::ProcSpec> procs) {
@@ -135,11 +121,11 @@ std::string KeeperUnderTest::describe() const {
     if (birth.failure)
       text += "\nnot born: " + std::to_string(id) + ": " + os::describe(*birth.failure);
   }
-  const auto of_process = std::filesystem::path("/proc") / std::to_string(process_->pid());
+  const auto of_process = std::filesystem::path("/proc") / std::to_string(keeper_->process.pid());
   text += "\nwaits in " + read_file(of_process / "wchan") + ", system call " +
           read_file(of_process / "syscall");
-  if (const auto process = find_process(process_->pid())) text += to_string({*process});
-  return text + "\nchildren:\n" + to_string(children_of(process_->pid()));
+  if (const auto process = find_process(keeper_->process.pid())) text += to_string({*process});
+  return text + "\nchildren:\n" + to_string(children_of(keeper_->process.pid()));
 }
 
 std::string KeeperUnderTest::read_stdout(std::uint64_t id) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "agent/os/lifeline.h"
 #include "tests/support/process.h"
 #include "tests/support/temp_dir.h"
+#include "tests/world/keeper_process.h"
 
 namespace meshbus::test {
 
@@ -26,7 +28,6 @@ class KeeperUnderTest {
   };
   explicit KeeperUnderTest(const Options& options);
   KeeperUnderTest() : KeeperUnderTest(Options{}) {}
-  ~KeeperUnderTest();
 
   /// Starts one proc per entry of `procs` (ids are given out here, in order). Returns the first id.
   std::uint64_t spawn(os::SpawnSpec shared, std::vector<os::ProcSpec> procs);
@@ -49,11 +50,11 @@ class KeeperUnderTest {
   std::string describe() const;
 
   keeper::KeeperClient& client() { return *client_; }
-  Process& process() { return *process_; }
-  const os::Lifeline& lifeline() const { return lifeline_; }
+  Process& process() { return keeper_->process; }
+  const os::Lifeline& lifeline() const { return keeper_->lifeline; }
   const std::string& cgroup() const { return cgroup_; }
   /// Our end of the lifeline and of the agent's socket.
-  void drop_lifeline() { lifeline_.close(); }
+  void drop_lifeline() { keeper_->lifeline.close(); }
 
   std::map<std::uint64_t, keeper::Birth> births;
   std::map<std::uint64_t, keeper::Exit> exits;
@@ -67,8 +68,7 @@ class KeeperUnderTest {
   bool wait_for(const std::function<bool()>& is_enough);
 
   std::string cgroup_;
-  std::unique_ptr<Process> process_;
-  os::Lifeline lifeline_;
+  std::optional<KeeperProcess> keeper_;
   std::unique_ptr<keeper::KeeperClient> client_;
   std::uint64_t next_id_ = 1;
 };

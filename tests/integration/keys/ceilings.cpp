@@ -1,11 +1,16 @@
 // What a host vouches for at other hosts, keys that end, and names that cannot be chosen (spec 2.6,
 // 13.4): the attacks S5, S6 and S11 of an audit, and others of their kind.
 #include "tests/integration/keys/fixture.h"
-#include "tests/integration/links/harness.h"
 
 #include <ctime>
 
 #include "meshbus/key.h"
+#include "tests/world/broker.h"
+#include "tests/world/hello.h"
+#include "tests/world/loop.h"
+#include "tests/world/peer.h"
+#include "tests/world/raw_peer.h"
+#include "tests/world/session_options.h"
 #include "wire/bus_generated.h"
 
 using namespace meshbus;

@@ -10,9 +10,11 @@
 #include <vector>
 
 #include "common/base/log.h"
-#include "tests/integration/broker/fixture.h"
-#include "tests/integration/links/proxy.h"
 #include "tests/support/temp_dir.h"
+#include "tests/world/broker.h"
+#include "tests/world/hello.h"
+#include "tests/world/loop.h"
+#include "tests/world/peer.h"
 #include "wire/bus_generated.h"
 
 namespace meshbus::test {

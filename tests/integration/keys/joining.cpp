@@ -6,8 +6,8 @@
 #include <filesystem>
 
 #include "common/security/join_token.h"
-#include "tests/integration/cli/harness.h"
 #include "tests/integration/keys/fixture.h"
+#include "tests/world/command_line.h"
 #include "wire/bus_generated.h"
 
 using namespace std::chrono_literals;

@@ -1,7 +1,6 @@
 // Connections over tcp with keys: which peers are admitted, in which role, and what strangers hear
 // (spec 13.1, 13.3).
 #include "tests/integration/keys/fixture.h"
-#include "tests/integration/links/harness.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -10,6 +9,15 @@
 #include "common/base/unique_fd.h"
 #include "meshbus/key.h"
 #include "tests/support/stopwatch.h"
+#include "tests/support/temp_dir.h"
+#include "tests/world/broker.h"
+#include "tests/world/hello.h"
+#include "tests/world/loop.h"
+#include "tests/world/peer.h"
+#include "tests/world/raw_peer.h"
+#include "tests/world/session_options.h"
+#include "tests/world/talker.h"
+#include "tests/world/tcp_proxy.h"
 #include "wire/bus_generated.h"
 
 using namespace meshbus;

@@ -5,8 +5,15 @@
 #include <algorithm>
 #include <random>
 
-#include "tests/integration/links/harness.h"
 #include "tests/support/sanitizer_scale.h"
+#include "tests/world/broker.h"
+#include "tests/world/hello.h"
+#include "tests/world/linked_brokers.h"
+#include "tests/world/peer.h"
+#include "tests/world/raw_peer.h"
+#include "tests/world/session_options.h"
+#include "tests/world/talker.h"
+#include "tests/world/two_talkers.h"
 #include "wire/bus_generated.h"
 
 using namespace meshbus;

@@ -11,8 +11,16 @@
 #include <utility>
 #include <vector>
 
-#include "tests/integration/links/harness.h"
 #include "tests/integration/links/meddler.h"
+#include "tests/support/temp_dir.h"
+#include "tests/world/broker.h"
+#include "tests/world/hello.h"
+#include "tests/world/linked_brokers.h"
+#include "tests/world/loop.h"
+#include "tests/world/session_options.h"
+#include "tests/world/talker.h"
+#include "tests/world/tcp_proxy.h"
+#include "tests/world/two_talkers.h"
 #include "wire/frame_generated.h"
 #include "wire/logs_generated.h"
 

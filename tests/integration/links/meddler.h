@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "common/wire/frame.h"
-#include "tests/integration/links/proxy.h"
+#include "tests/world/tcp_proxy.h"
 #include "wire/frame_generated.h"
 
 namespace meshbus::test {

@@ -1,7 +1,7 @@
 // What a rank does not inherit from a launcher that started ours.
 #include <doctest/doctest.h>
 
-#include "tests/integration/cli/harness.h"
+#include "tests/world/command_line.h"
 
 using namespace meshbus::test;
 

@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <string>
 
-#include "tests/integration/cli/harness.h"
 #include "tests/integration/needs.h"
 #include "tests/support/golden.h"
+#include "tests/world/command_line.h"
 
 namespace meshbus::test {
 

@@ -41,8 +41,7 @@ UniqueFd sealed(const std::string& bytes) {
 
 }  // namespace
 
-ProcHarness::ProcHarness(Options options)
-    : options_(std::move(options)), tokens_(std::string(TokenMaker::kSecretSize, 's')) {
+ProcHarness::ProcHarness(Options options) : options_(std::move(options)) {
   start_broker();
   start_agent();
   start_launcher();
@@ -58,15 +57,10 @@ ProcHarness::~ProcHarness() {
 }
 
 void ProcHarness::start_broker() {
-  BrokerOptions options;
-  options.binds = {*HostAddr::unix_socket(dir_ / "b")};
-  options.tokens = tokens_;
-  if (auto set = options.config.set("delivery.starting", std::to_string(200 * slowness) + "ms");
-      !set)
-    throw std::runtime_error(set.error().to_string());
   // One that was there before leaves its address a moment after its end.
   wait("a broker", [&] {
-    auto started = Broker::start(reactor_, context_, options);
+    auto started = try_start_broker(loop_, "unix:" + (dir_ / "b"),
+                                    {{"delivery.starting", std::to_string(200 * slowness) + "ms"}});
     if (started) broker_ = std::move(*started);
     return broker_ != nullptr;
   });
@@ -80,7 +74,7 @@ void ProcHarness::stop_broker() {
 void ProcHarness::start_agent() {
   const auto self = host_service(broker_->address()).to_string();
   auto options = session(*broker_, self, wire::PeerKind::agent);
-  options.hello.token = tokens_.make(self, incarnation);
+  options.hello.token = tokens().make(self, incarnation);
   Dispatcher handlers;
   handlers
       .on<wire::ProcReady>(Role::proc,
@@ -93,8 +87,8 @@ void ProcHarness::start_agent() {
             ++heartbeats[heartbeat.proc()->str()];
             agent_->answer(request, wire::AckT());
           });
-  agent_ = std::make_unique<Bus>(reactor_, context_, std::move(options), std::move(handlers),
-                                 Bus::Events());
+  agent_ = std::make_unique<Bus>(loop_.reactor, loop_.context, std::move(options),
+                                 std::move(handlers), Bus::Events());
   wait("the agent's session", [this] { return agent_->is_up(); });
 }
 
@@ -107,9 +101,9 @@ void ProcHarness::start_launcher() {
     undelivered.push_back("port " + std::to_string(envelope.port()) + " " + error.to_string());
   };
   const auto self = ProcId(broker_->address(), *Name::make("client")).to_string();
-  launcher_ =
-      std::make_unique<Bus>(reactor_, context_, session(*broker_, self, wire::PeerKind::launcher),
-                            Dispatcher(), std::move(events));
+  launcher_ = std::make_unique<Bus>(loop_.reactor, loop_.context,
+                                    session(*broker_, self, wire::PeerKind::launcher), Dispatcher(),
+                                    std::move(events));
   wait("the launcher's session", [this] { return launcher_->is_up(); });
 }
 
@@ -118,7 +112,7 @@ std::string ProcHarness::bootstrap_of(std::uint64_t rank) {
   auto self = std::make_unique<wire::BootstrapProcT>();
   self->proc = mesh_->proc_at(rank)->to_string();
   self->incarnation = incarnation + rank;
-  self->token = tokens_.make(self->proc, self->incarnation + (options_.wrong_token ? 1 : 0));
+  self->token = tokens().make(self->proc, self->incarnation + (options_.wrong_token ? 1 : 0));
   bootstrap.procs.push_back(std::move(self));
   bootstrap.broker = broker_->binds().front().zmq_endpoint();
   bootstrap.host = broker_->address().to_string();
@@ -167,8 +161,8 @@ Process& ProcHarness::start_command(std::uint64_t rank, std::vector<std::string>
 void ProcHarness::wait(const std::string& what, const std::function<bool()>& predicate) {
   const bool done = wait_until(
       [&] {
-        for (int turn = 0; turn < 10; ++turn) reactor_.turn(0ms);
-        reactor_.turn(1ms);
+        for (int turn = 0; turn < 10; ++turn) loop_.reactor.turn(0ms);
+        loop_.reactor.turn(1ms);
         return predicate();
       },
       long_enough);

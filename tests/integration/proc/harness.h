@@ -19,6 +19,8 @@
 #include "meshbus/proc_mesh_ref.h"
 #include "tests/support/process.h"
 #include "tests/support/temp_dir.h"
+#include "tests/world/broker.h"
+#include "tests/world/loop.h"
 
 namespace meshbus::test {
 
@@ -100,9 +102,7 @@ class ProcHarness {
 
   Options options_;
   TempDir dir_;
-  zmq::context_t context_;
-  Reactor reactor_;
-  TokenMaker tokens_;
+  Loop loop_;
   std::unique_ptr<Broker> broker_;
   std::unique_ptr<Bus> agent_;
   std::unique_ptr<Bus> launcher_;

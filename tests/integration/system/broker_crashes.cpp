@@ -7,7 +7,7 @@
 #include <csignal>
 #include <fstream>
 
-#include "tests/integration/cli/harness.h"
+#include "tests/world/command_line.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus::test;

@@ -13,8 +13,8 @@
 #include <set>
 #include <thread>
 
-#include "tests/integration/client/harness.h"
 #include "tests/integration/needs.h"
+#include "tests/world/client_library.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus;

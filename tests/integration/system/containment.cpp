@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "agent/os/cgroup.h"
-#include "tests/integration/cli/harness.h"
 #include "tests/integration/needs.h"
+#include "tests/world/command_line.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus::test;

@@ -11,8 +11,8 @@
 #include <random>
 #include <thread>
 
-#include "tests/integration/cli/harness.h"
 #include "tests/integration/needs.h"
+#include "tests/world/command_line.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus::test;

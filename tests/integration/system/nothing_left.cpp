@@ -10,8 +10,8 @@
 #include <set>
 
 #include "agent/os/limit_places.h"
-#include "tests/integration/cli/harness.h"
 #include "tests/integration/needs.h"
+#include "tests/world/command_line.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus::test;

@@ -3,7 +3,11 @@
 
 #include "cli/tap/tap_batch.h"
 #include "common/wire/tap_filter.h"
-#include "tests/integration/broker/fixture.h"
+#include "tests/support/temp_dir.h"
+#include "tests/world/broker.h"
+#include "tests/world/hello.h"
+#include "tests/world/loop.h"
+#include "tests/world/peer.h"
 #include "wire/frame_generated.h"
 
 using namespace meshbus;

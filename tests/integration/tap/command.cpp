@@ -8,8 +8,12 @@
 #include <sstream>
 
 #include "cli/tap/tap_file.h"
-#include "tests/integration/broker/fixture.h"
-#include "tests/integration/cli/harness.h"
+#include "tests/support/temp_dir.h"
+#include "tests/world/broker.h"
+#include "tests/world/command_line.h"
+#include "tests/world/hello.h"
+#include "tests/world/loop.h"
+#include "tests/world/peer.h"
 #include "wire/frame_generated.h"
 
 using namespace meshbus;

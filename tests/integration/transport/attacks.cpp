@@ -1,6 +1,7 @@
 // What an audit did to brokers on tcp (S2, S3, S4, S7), against a broker as a process: what the
 // attacker gets, what the victims notice, and what is left of it.
 #include <doctest/doctest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
@@ -10,9 +11,9 @@
 #include <vector>
 
 #include "common/security/keys.h"
-#include "tests/integration/broker/strangers_broker.h"
 #include "tests/integration/keys/fixture.h"
-#include "tests/integration/transport/zmtp_harness.h"
+#include "tests/world/serving_broker.h"
+#include "tests/world/zmtp_peers.h"
 #include "wire/bus_generated.h"
 
 using namespace meshbus;
@@ -277,6 +278,58 @@ TEST_CASE("attacks S2: observers that introduce thousands of hosts and are reset
   scene.victims.check_during(100, [] {});
   CHECK(scene.broker.process().is_running());
   scene.check_descriptors();
+}
+
+TEST_CASE(
+    "attacks S4 S7: a thousand strangers from three addresses, in each kind of stall, and 30 local "
+    "Hellos beside them with 1024 descriptors") {
+  rlimit descriptors{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &descriptors) == 0);
+  descriptors.rlim_cur = std::min<rlim_t>(descriptors.rlim_max, 4096);
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &descriptors) == 0);
+  const std::string greeting = curve_greeting();
+  const std::vector<std::pair<std::string, std::string>> kinds = {
+      {"silent", ""},
+      {"half a greeting", greeting.substr(0, 20)},
+      {"a greeting", greeting},
+      {"a greeting, and a megabyte announced",
+       greeting + zmtp_long_header(1 << 20, 4) + std::string(200'000, 'A')},
+      {"a greeting, and 6000 of 7000 bytes",
+       greeting + zmtp_long_header(7000, 4) + std::string(6000, 'A')}};
+  for (const auto& [name, bytes] : kinds) {
+    CAPTURE(name);
+    Loop loop;
+    KeyedBroker broker({"prlimit", "--nofile=1024:1024"});
+    Victims victims(loop, broker.unix_endpoint());
+    const auto memory = broker.memory();
+    const auto before = broker.descriptors();
+    std::vector<RawConnection> strangers;
+    for (std::uint32_t i = 0; i < 1000; ++i) {
+      strangers.emplace_back(broker.port(), 1 + i % 3);
+      strangers.back().write_some(bytes);
+    }
+    std::deque<TestPeer> locals;
+    std::uint64_t most_memory = 0;
+    std::size_t most_descriptors = 0;
+    for (int i = 0; i < 30; ++i) {
+      locals.emplace_back(loop, broker.unix_endpoint(), launcher_hello()).up();
+      most_memory = std::max(most_memory, broker.memory());
+      most_descriptors = std::max(most_descriptors, broker.descriptors());
+    }
+    victims.check_during(50, [] {});
+    const auto welcomed =
+        std::ranges::count_if(locals, [](const TestPeer& one) { return one.ups == 1; });
+    CHECK(welcomed == 30);
+    CHECK(most_memory <= memory + kSlackKib);
+    // An eighth of 1024 for handshakes, and the peers.
+    CHECK(most_descriptors <= before + 128 + 30 + 8);
+    locals.clear();
+    strangers.clear();
+    CHECK(loop.until([&] { return broker.descriptors() <= before; }, in_time));
+    MESSAGE(name << ": " << welcomed << " of 30 local Hellos; memory " << memory << " KiB, at most "
+                 << most_memory << ", in the end " << broker.memory() << "; descriptors " << before
+                 << ", at most " << most_descriptors << ", in the end " << broker.descriptors());
+  }
 }
 
 TEST_CASE("attacks S7: strangers on tcp take no descriptor of local peers") {

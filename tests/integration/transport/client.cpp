@@ -5,10 +5,10 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include "tests/integration/broker/strangers_zmtp.h"
 #include "tests/integration/transport/zap.h"
-#include "tests/integration/transport/zmtp_harness.h"
 #include "tests/support/process.h"
+#include "tests/world/strangers_zmtp.h"
+#include "tests/world/zmtp_peers.h"
 
 using namespace meshbus;
 using namespace meshbus::test;

@@ -7,8 +7,8 @@
 
 #include "broker/transport/stream_router.h"
 #include "common/zmtp/socket_monitor.h"
-#include "tests/integration/transport/zmtp_harness.h"
 #include "tests/support/process.h"
+#include "tests/world/zmtp_peers.h"
 
 using namespace meshbus;
 using namespace meshbus::test;

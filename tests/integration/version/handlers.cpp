@@ -7,9 +7,9 @@
 #include "common/bus/session.h"
 #include "common/security/token.h"
 #include "common/wire/dispatcher.h"
-#include "tests/integration/client/harness.h"
 #include "tests/support/body_union.h"
 #include "tests/support/golden.h"
+#include "tests/world/client_library.h"
 #include "wire/control_generated.h"
 
 using namespace meshbus;
@@ -111,6 +111,7 @@ const std::map<Body, Row>& rows() {
       {Body::ExecOutput, {no, no, no, host, no}},
       {Body::ExecTaken, {no, operate, no, no, no}},
       {Body::ExecEnded, {no, no, no, host, no}},
+      {Body::RestartProcs, {no, operate, no, no, no}},
   };
   return rows;
 }

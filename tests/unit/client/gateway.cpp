@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "client/src/gateway/host_monitor.h"
-#include "client/src/gateway/lease_renewer.h"
+#include "client/src/monitors/lease_renewer.h"
 
 using namespace meshbus;
 using namespace std::chrono_literals;

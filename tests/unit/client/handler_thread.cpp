@@ -5,8 +5,8 @@
 #include <stdexcept>
 #include <vector>
 
-#include "client/src/handler_gate.h"
-#include "client/src/handler_thread.h"
+#include "client/src/base/handler_gate.h"
+#include "client/src/base/handler_thread.h"
 
 using meshbus::HandlerGate;
 using meshbus::HandlerThread;

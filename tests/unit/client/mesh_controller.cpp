@@ -431,6 +431,74 @@ TEST_CASE(
   CHECK(mesh.turn(t0 + 64s).events.empty());
 }
 
+TEST_CASE(
+    "mesh_controller: ranks of its own mesh are restarted by the policy that the owner before has "
+    "left, and the mesh ends when nothing can follow") {
+  auto mesh = make({kA});
+  auto news = news_of({rank_of(0), rank_of(1)});
+  news.region = Region(*Extent::parse("host=1,gpu=2"));
+  news.hosts = {kA};
+  RestartPlan plan{.policy = {.on = RestartPolicy::On::failure, .budget = 1, .jitter = 0}};
+  news.ranks_update.owner =
+      OwnerUpdate{.owner = "unix:/a,controller", .may_restart = true, .restarts = plan};
+  mesh.listed(kA, news, t0);
+  mesh.answered({Order::stream, kA}, news, t0);
+  const auto end = [&](wire::RankState state, MeshController::Time now) {
+    return mesh.pushed(kA, {{state}, {exit_report_of(state.rank())}}, now);
+  };
+  const auto live = [](std::uint64_t generation, std::uint64_t incarnation,
+                       std::uint32_t restarts) {
+    auto state = rank_of(0, wire::ProcState::ready, generation, incarnation);
+    state.mutate_restarts(restarts);
+    return state;
+  };
+  CHECK(mesh.own(true, t0).events.empty());
+  const auto first = end(rank_of(0, wire::ProcState::killed, 2), t0);
+  REQUIRE(first.events.size() == 2);
+  CHECK(first.events[1].kind == WatchEvent::Kind::restarting);
+  CHECK(first.events[1].ranks == RankSet{{0, 1}});
+  CHECK(first.events[0].overall == Status::Kind::running);
+  CHECK(first.orders.empty());
+  CHECK(mesh.next_due() == t0 + 1s);
+  auto order = mesh.turn(t0 + 1s).orders;
+  REQUIRE(order.size() == 1);
+  CHECK(order[0].kind == Order::restart);
+  CHECK(order[0].restart->restarts == 1);
+  CHECK(order[0].restart->ranks.size() == 1);
+  REQUIRE(mesh.restart_plan(kA, t0 + 1s).used.size() == 1);
+  CHECK(mesh.restart_plan(kA, t0 + 1s).used[0].all == 1);
+  CHECK(mesh.answered(order[0], fail(ErrorCode::would_block, "not over"), t0 + 1s).orders.empty());
+  order = mesh.turn(t0 + 1020ms).orders;
+  REQUIRE(order.size() == 1);
+  CHECK(mesh.answered(order[0], std::monostate(), t0 + 1030ms).orders.empty());
+  mesh.pushed(kA, {{live(3, 2, 1)}, {}}, t0 + 2s);
+  CHECK(mesh.turn(t0 + 9s).orders.empty());
+
+  auto last = live(4, 2, 1);
+  last.mutate_state(wire::ProcState::killed);
+  last.mutate_signal(9);
+  last.mutate_ended_ns(7);
+  const auto over = end(last, t0 + 10s);
+  REQUIRE(over.events.size() == 2);
+  CHECK(over.events[1].kind == WatchEvent::Kind::given_up);
+  CHECK(over.events[1].overall == Status::Kind::failed);
+  CHECK(mesh.turn(t0 + 100s).events.empty());
+  CHECK(mesh.known().size() == 3);  // two ranks, and that one of them was given up
+
+  const auto done = end(rank_of(1, wire::ProcState::stopped, 2), t0 + 101s);
+  CHECK(done.events.size() == 1);
+  REQUIRE(done.orders.size() == 1);
+  CHECK(done.orders[0].restart->ranks.empty());
+  CHECK(mesh.restart_plan(kA, t0 + 101s).is_over);
+  RankUpdate told;
+  plan.is_over = true;
+  told.owner = OwnerUpdate{.owner = "unix:/a,controller", .restarts = plan};
+  const auto ended = mesh.pushed(kA, told, t0 + 102s);
+  REQUIRE(ended.events.size() == 1);
+  CHECK(ended.events[0].kind == WatchEvent::Kind::ended);
+  CHECK(mesh.turn(t0 + 200s).orders.empty());
+}
+
 inline wire::RankTrouble trouble_of(std::uint64_t rank, wire::Trouble trouble,
                                     std::uint64_t incarnation = 1) {
   return {rank, incarnation, 1, 12'345, trouble, 'T'};

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <thread>
 
-#include "client/src/proc_mesh/mesh_monitor.h"
+#include "client/src/monitors/mesh_monitor.h"
 #include "common/wire/control.h"
 #include "wire/logs_generated.h"
 #include "wire/supervision_generated.h"

@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
 
-#include "client/src/proc_mesh/rank_table.h"
+#include "client/src/monitors/rank_table.h"
 
 #include "wire/supervision_generated.h"
 

@@ -4,7 +4,7 @@
 #include <csignal>
 #include <set>
 
-#include "client/src/proc_mesh/restarter.h"
+#include "client/src/restart/restarter.h"
 
 using namespace meshbus;
 using namespace std::chrono_literals;

@@ -4,7 +4,7 @@
 #include <future>
 #include <stdexcept>
 
-#include "client/src/returned_messages.h"
+#include "client/src/base/returned_messages.h"
 
 using namespace meshbus;
 using namespace std::chrono_literals;

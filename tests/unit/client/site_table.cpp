@@ -154,3 +154,48 @@ TEST_CASE("site_table: a broker that passes messages on has a rate, a quiet one 
   table.set_broker(host(1), SiteBroker{.received = 3006, .delivered = 9}, kSiteStart + 8s);
   CHECK(table.sequence() == before);
 }
+
+TEST_CASE("site_table: what changes of a controller is an event, and what stays the same is none") {
+  auto table = make_site();
+  SiteController told;
+  told.controller = "unix:/run/h1,controller";
+  told.state = SiteHostState::up;
+  CHECK_FALSE(table.has_controller(host(1)));
+  table.set_controller(host(1), std::nullopt, kSiteStart);
+  table.set_controller(host(1), told, kSiteStart);
+  CHECK(table.has_controller(host(1)));
+  auto view = table.view(0, kSiteStart);
+  REQUIRE(view.controllers.size() == 1);
+  CHECK(view.controllers[0].host == host(1));
+  CHECK(view.controllers[0].since == kSiteStart);
+  REQUIRE(view.events.size() == 1);
+  CHECK(view.events[0].event.kind == EventKind::controller_up);
+  CHECK(view.events[0].event.by == told.controller);
+  table.set_controller(host(1), told, kSiteStart + 1s);
+  CHECK(table.sequence() == view.sequence);
+
+  told.unreachable = {"unix:/run/h2"};
+  told.late_polls = 2;
+  table.set_controller(host(1), told, kSiteStart + 2s);
+  auto later = table.view(view.sequence, kSiteStart + 2s);
+  REQUIRE(later.events.size() == 2);
+  CHECK(later.events[0].event.kind == EventKind::controller_late);
+  CHECK(later.events[1].event.kind == EventKind::host_unreachable);
+  CHECK(later.events[1].event.text == "unix:/run/h2");
+  CHECK(later.controllers[0].since == kSiteStart);
+  REQUIRE(view.apply(later));
+  CHECK(view.controllers.size() == 1);
+  CHECK(view.controllers[0].late_polls == 2);
+
+  told.unreachable.clear();
+  table.set_controller(host(1), told, kSiteStart + 3s);
+  table.on_lost(host(1), Error(ErrorCode::host_unreachable, "no answer"), kSiteStart + 4s);
+  table.set_controller(host(1), std::nullopt, kSiteStart + 5s);
+  later = table.view(view.sequence, kSiteStart + 5s);
+  REQUIRE(later.events.size() == 2);
+  CHECK(later.events[0].event.kind == EventKind::host_back);
+  CHECK(later.events[1].event.kind == EventKind::controller_lost);
+  CHECK(later.controllers[0].state == SiteHostState::lost);
+  CHECK(later.controllers[0].since == kSiteStart + 4s);
+  CHECK_FALSE(table.has_controller(host(1)));
+}

@@ -299,7 +299,7 @@ void LauncherWorld::ask_for_output() {
     tell(host, [this, host, again] { on_taken(host, again); });
 }
 
-/// As client/src/gateway/upkeep.cpp: an agent that is needed, answers and is not in step is asked
+/// As client/src/monitors/upkeep.cpp: an agent that is needed, answers and is not in step is asked
 /// again.
 void LauncherWorld::upkeep() {
   if (is_up_) {

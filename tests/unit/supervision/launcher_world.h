@@ -12,7 +12,7 @@
 
 #include "agent/host/streams/output_relay.h"
 #include "client/src/gateway/host_monitor.h"
-#include "client/src/proc_mesh/mesh_monitor.h"
+#include "client/src/monitors/mesh_monitor.h"
 #include "wire/logs_generated.h"
 #include "wire/supervision_generated.h"
 

@@ -56,6 +56,33 @@ TEST_CASE("mesh_ownership: a detached mesh has no owner until it is handed over"
   CHECK_FALSE(ownership.may_restart());
 }
 
+TEST_CASE("mesh_ownership: a restart policy is there for the owner that follows") {
+  MeshOwnership ownership(peer("one"), 60s, true, begun);
+  wire::RestartPlanT plan;
+  plan.on = wire::RestartOn::failure;
+  plan.used.emplace_back(3, 2, 1, 0);
+  ownership.keep_restarts(plan);
+  REQUIRE(ownership.hand_over("m", peer("two"), 5s, wire::OwnerLoss::lapse, begun) == true);
+  CHECK(ownership.may_restart());
+  REQUIRE(ownership.restarts().has_value());
+  CHECK(ownership.restarts()->used[0].all() == 2);
+  // A stop of the whole mesh is final, also for an owner that has not heard of it.
+  CHECK(ownership.end_restarts());
+  CHECK_FALSE(ownership.end_restarts());
+  CHECK_FALSE(ownership.may_restart());
+  ownership.keep_restarts(plan);
+  CHECK(ownership.restarts()->over);
+  CHECK_FALSE(ownership.may_restart());
+
+  // An owner that has found that nothing can follow.
+  MeshOwnership other(peer("one"), 60s, true, begun);
+  other.keep_restarts(plan);
+  REQUIRE(other.hand_over("m", peer("two"), 5s, wire::OwnerLoss::lapse, begun) == true);
+  plan.over = true;
+  other.keep_restarts(plan);
+  CHECK_FALSE(other.may_restart());
+}
+
 TEST_CASE("mesh_ownership: an owner is known at another address by its name and incarnation") {
   const auto there = [](const std::string& name) {
     return *ProcId::parse("unix:/run/m/b," + name + "-13Se1Maqzryj");

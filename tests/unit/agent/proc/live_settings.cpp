@@ -51,22 +51,26 @@ TEST_CASE("proc: live settings: environment over run time over launcher over def
   auto settings = make_settings({{"terminate.grace", "3s"}, {"log.level", "info"}, {"lease", "5s"}},
                                 {{"MESHBUS_LOG_LEVEL", "error"}});
   CHECK(text_of(settings) ==
-        "terminate.grace=3s (launcher) session.away=10s (default) message.limit=1GiB (default) "
+        "terminate.grace=3s (launcher) session.away=10s (default) handler.stuck=2m (default) "
+        "message.limit=1GiB (default) "
         "log.level=error (environment) ");
   CHECK(settings.level() == log::Level::error);
   REQUIRE(settings.change({{"terminate.grace", "250ms"}, {"session.away", "1m"}}).has_value());
   CHECK(settings.grace() == 250ms);
   CHECK(settings.away() == 1min);
   CHECK(text_of(settings) ==
-        "terminate.grace=250ms (runtime) session.away=1m (runtime) message.limit=1GiB (default) "
+        "terminate.grace=250ms (runtime) session.away=1m (runtime) handler.stuck=2m (default) "
+        "message.limit=1GiB (default) "
         "log.level=error (environment) ");
   // Its host decides what the agent itself goes by.
   CHECK(text_of(make_settings({{"session.away", "20s"}}, {}, 4s)) ==
-        "terminate.grace=10s (default) session.away=4s (host) message.limit=1GiB (default) "
+        "terminate.grace=10s (default) session.away=4s (host) handler.stuck=2m (default) "
+        "message.limit=1GiB (default) "
         "log.level=warn (default) ");
   CHECK(text_of(make_settings({{"session.away", "20s"}, {"terminate.grace", "nonsense"}},
                               {{"MESHBUS_TERMINATE_GRACE", "later"}}, 20s)) ==
-        "terminate.grace=10s (default) session.away=20s (launcher) message.limit=1GiB (default) "
+        "terminate.grace=10s (default) session.away=20s (launcher) handler.stuck=2m (default) "
+        "message.limit=1GiB (default) "
         "log.level=warn (default) ");
 }
 
@@ -77,10 +81,12 @@ TEST_CASE(
       born_with({{"log.level", "info"}}), [](const char*) -> const char* { return nullptr; },
       false);
   CHECK(text_of(settings) ==
-        "terminate.grace=10s (default) session.away=10s (default) message.limit=1GiB (default) ");
+        "terminate.grace=10s (default) session.away=10s (default) handler.stuck=2m (default) "
+        "message.limit=1GiB (default) ");
   CHECK(!settings.level());
   CHECK(settings.change({{"log.level", "debug"}}).error().detail() ==
-        "a proc goes by terminate.grace, session.away, message.limit while it runs, and not by "
+        "a proc goes by terminate.grace, session.away, handler.stuck, message.limit while it runs, "
+        "and not by "
         "'log.level'");
 }
 
@@ -95,7 +101,8 @@ TEST_CASE("proc: live settings: a change that cannot be made says why, and nothi
     return changed.error().detail();
   };
   CHECK(why({{"terminate.grace", "1s"}, {"lease", "5s"}}) ==
-        "a proc goes by terminate.grace, session.away, message.limit, log.level while it runs, and "
+        "a proc goes by terminate.grace, session.away, handler.stuck, message.limit, log.level "
+        "while it runs, and "
         "not by 'lease'");
   CHECK(why({{"terminate.grace", "1s"}, {"leese", "5s"}})
             .ends_with("not by 'leese', which is no setting at all"));

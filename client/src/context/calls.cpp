@@ -1,0 +1,180 @@
+#include "client/src/context/calls.h"
+
+#include <algorithm>
+#include <future>
+#include <utility>
+
+#include "client/src/context/async_call.h"
+#include "client/src/context/context_core.h"
+
+namespace meshbus {
+namespace {
+
+/// Bus counts deadlines in 32 bits of milliseconds.
+constexpr std::chrono::milliseconds kLongestWait{std::chrono::hours(24 * 20)};
+
+std::string call_to(const ProcId& proc, std::uint32_t port) {
+  return "call to " + proc.to_string() + ", port " + std::to_string(port);
+}
+
+std::string call_to(const ProcMeshRef& view, std::uint32_t port) {
+  return "call to " + view.mesh().to_string() + ", port " + std::to_string(port);
+}
+
+}  // namespace
+
+std::chrono::milliseconds Calls::clamp(std::chrono::milliseconds deadline) {
+  return std::clamp(deadline, std::chrono::milliseconds(1), kLongestWait);
+}
+
+Result<std::uint64_t> Calls::begin_call(const ProcId& proc, const Destination& to,
+                                        std::uint32_t port, std::string_view body,
+                                        std::chrono::milliseconds deadline,
+                                        Bus::CallAnswer answer) {
+  auto* const bus = gateway_.bus();
+  if (bus == nullptr) return fail(gateway_.closed_error());
+  if (auto loss = hosts_.loss_of(proc.host())) return fail(std::move(*loss));
+  const auto id = bus->call(to, port, body, clamp(deadline),
+                            [this, answer = std::move(answer)](Result<std::string> result) {
+                              if (!result) result = fail(gateway_.status().explain(result.error()));
+                              answer(std::move(result));
+                            });
+  core_.sender().see_off(*bus, /*is_urgent=*/true);
+  return id;
+}
+
+Result<std::string> Calls::call(const ProcId& proc, std::uint32_t port, std::string_view body,
+                                std::chrono::milliseconds deadline) {
+  auto promise = std::make_shared<std::promise<Result<std::string>>>();
+  auto future = promise->get_future();
+  const auto to = Destination::to(proc);
+  const auto begun = core_.visit([&] {
+    return begin_call(proc, to, port, body, deadline, [promise](Result<std::string> answer) {
+      promise->set_value(std::move(answer));
+    });
+  });
+  auto answer = begun ? future.get() : Result<std::string>(fail(begun.error()));
+  if (!answer) return fail(answer.error().within(call_to(proc, port)));
+  return answer;
+}
+
+void Calls::call_async(const ProcId& proc, std::uint32_t port, std::string_view body,
+                       std::chrono::milliseconds deadline, const std::shared_ptr<AsyncCall>& call) {
+  const auto to = Destination::to(proc);
+  const auto fill = [call, proc, port](Result<std::string> answer) {
+    if (!answer) answer = fail(answer.error().within(call_to(proc, port)));
+    call->fill(0, std::move(answer));
+  };
+  core_.visit([&] {
+    auto* const bus = gateway_.bus();
+    if (bus == nullptr) return fill(fail(gateway_.closed_error()));
+    call->begin(*bus, [&]() -> std::uint64_t {
+      const auto id = begin_call(proc, to, port, body, deadline, fill);
+      if (!id) fill(fail(id.error()));
+      return id.value_or(0);
+    });
+  });
+}
+
+Result<void> Calls::cast_large(const ProcMeshRef& to, std::uint32_t port, std::string_view body) {
+  if (core_.reactor().is_in_turn())
+    return fail(ErrorCode::would_block,
+                "a body above 960 KiB is cast in chunks, and the library's own thread cannot wait");
+  Arrival arrival;
+  auto whole = SharedBody::of(std::string(body));
+  const auto begun = core_.visit([&]() -> Result<void> {
+    auto* const bus = gateway_.bus();
+    if (bus == nullptr) return fail(gateway_.closed_error());
+    const auto plan = plans_.get(to);
+    if (!plan) return fail(plan.error());
+    bus->cast_large(*plan, port, std::move(whole), arrival);
+    core_.sender().see_off(*bus, /*is_urgent=*/true);
+    return {};
+  });
+  return begun ? arrival.wait(body.size(), std::chrono::milliseconds::max()) : begun;
+}
+
+Result<void> Calls::cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body) {
+  auto sent =
+      body.size() > kCastLimit ? cast_large(to, port, body) : core_.visit([&]() -> Result<void> {
+        auto* const bus = gateway_.bus();
+        if (bus == nullptr) return fail(gateway_.closed_error());
+        const auto plan = plans_.get(to);
+        if (!plan) return fail(plan.error());
+        auto cast = bus->cast(**plan, port, body);
+        core_.sender().see_off(*bus, /*is_urgent=*/!cast);
+        return cast;
+      });
+  if (!sent)
+    return fail(
+        sent.error().within("cast to " + to.mesh().to_string() + ", port " + std::to_string(port)));
+  return sent;
+}
+
+Result<Calls::Prepared> Calls::prepare(const ProcMeshRef& to) {
+  if (gateway_.bus() == nullptr) return fail(gateway_.closed_error());
+  auto plan = plans_.get(to);
+  if (!plan) return fail(plan.error());
+  Prepared prepared{std::move(*plan), {}};
+  const auto is_lost = [this](const HostAddr& host) { return hosts_.loss_of(host).has_value(); };
+  if (std::none_of(to.hosts().begin(), to.hosts().end(), is_lost)) return prepared;
+  for (std::uint64_t ordinal = 0; ordinal < to.num_ranks(); ++ordinal) {
+    const auto proc = to.proc_at(ordinal);
+    if (auto loss = proc ? hosts_.loss_of(proc->host()) : std::nullopt)
+      prepared.losses.emplace(ordinal, std::move(*loss));
+  }
+  return prepared;
+}
+
+std::uint64_t Calls::begin_call_all(const Prepared& prepared, std::uint32_t port,
+                                    std::string_view body, std::chrono::milliseconds deadline,
+                                    Bus::CastAnswer answer) {
+  auto* const bus = gateway_.bus();
+  for (const auto& [ordinal, loss] : prepared.losses) answer(ordinal, fail(loss));
+  const auto id = bus->cast_call(prepared.plan, port, body, clamp(deadline),
+                                 [this, losses = prepared.losses, answer = std::move(answer)](
+                                     std::uint64_t ordinal, Result<std::string> result) {
+                                   if (losses.contains(ordinal)) return;
+                                   if (!result)
+                                     result = fail(gateway_.status().explain(result.error()));
+                                   answer(ordinal, std::move(result));
+                                 });
+  core_.sender().see_off(*bus, /*is_urgent=*/true);
+  return id;
+}
+
+Result<CastAnswers::Answers> Calls::call_all(const ProcMeshRef& to, std::uint32_t port,
+                                             std::string_view body,
+                                             std::chrono::milliseconds deadline) {
+  auto answers = std::make_shared<CastAnswers>(to.num_ranks());
+  auto future = answers->get_future();
+  const auto asked = core_.visit([&]() -> Result<void> {
+    const auto prepared = prepare(to);
+    if (!prepared) return fail(prepared.error());
+    begin_call_all(*prepared, port, body, deadline,
+                   [answers](std::uint64_t ordinal, Result<std::string> answer) {
+                     answers->fill(ordinal, std::move(answer));
+                   });
+    return {};
+  });
+  if (!asked) return fail(asked.error().within(call_to(to, port)));
+  answers.reset();
+  return future.get();
+}
+
+void Calls::call_all_async(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
+                           std::chrono::milliseconds deadline,
+                           const std::shared_ptr<AsyncCall>& call) {
+  core_.visit([&] {
+    const auto prepared = prepare(to);
+    if (!prepared) return call->fail_all(prepared.error().within(call_to(to, port)));
+    call->begin(*gateway_.bus(), [&] {
+      return begin_call_all(*prepared, port, body, deadline,
+                            [call](std::uint64_t ordinal, Result<std::string> answer) {
+                              call->fill(ordinal, std::move(answer));
+                            });
+    });
+  });
+}
+
+}  // namespace meshbus

@@ -1,0 +1,349 @@
+#include "client/src/monitors/mesh_monitor.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/log.h"
+#include "wire/logs_generated.h"
+#include "wire/supervision_generated.h"
+
+namespace meshbus {
+
+using Facts = MeshProgress::Facts;
+
+MeshMonitor::MeshMonitor(Reactor& reactor, HandlerThread& handlers, ProcMeshRef mesh,
+                         Options options)
+    : reactor_(reactor),
+      handlers_(handlers),
+      mesh_(std::move(mesh)),
+      options_(std::move(options)),
+      progress_(mesh_, handlers_),
+      output_(mesh_.root_ranks()) {
+  if (!has_restarts()) return;
+  progress_.change([this](Facts& facts) {
+    facts.restarts.emplace(options_.restart, facts.table.size(), options_.seed);
+  });
+}
+
+void MeshMonitor::call(std::function<void(const Handlers&)> handler, std::function<void()> then) {
+  handlers_.post([self = shared_from_this(), handler = std::move(handler), then = std::move(then)] {
+    self->gate_.pass([&] { handler(self->options_.handlers); });
+    if (then) then();
+  });
+}
+
+void MeshMonitor::tell_states(const std::vector<RankReport>& reports) {
+  if (!options_.handlers.on_state) return;
+  for (const auto& report : reports)
+    call([report](const Handlers& handlers) { handlers.on_state(report); });
+}
+
+void MeshMonitor::tell_end(const RankReport& report) {
+  std::erase_if(listeners_, [&](const EndListener& listener) { return !listener(report); });
+}
+
+void MeshMonitor::on_update(
+    const HostAddr& from, const flatbuffers::Vector<const wire::RankState*>* ranks,
+    const flatbuffers::Vector<flatbuffers::Offset<wire::ExitReport>>* exit_reports,
+    const flatbuffers::Vector<const wire::LaunchTimes*>* launch) {
+  const auto changes = progress_.change([&](Facts& facts) {
+    const bool is_told = options_.handlers.on_state && !facts.is_abandoned;
+    auto changed =
+        facts.table.apply(from, {.ranks = ranks, .exit_reports = exit_reports, .launch = launch},
+                          reactor_.now(), is_told);
+    if (changed.is_news) ++facts.version;
+    // Failures are told with their exit reports, by settle().
+    std::erase_if(changed.ended, [](const RankReport& rank) { return rank.is_failure(); });
+    if (facts.restarts) {
+      for (const auto& rank : changed.ended) facts.restarts->note_end(rank.rank);
+    }
+    return changed;
+  });
+  if (!changes.is_news) return;
+  tell_states(changes.reports);
+  for (const auto& rank : changes.ended) tell_end(rank);
+  settle();
+}
+
+void MeshMonitor::on_troubles(const HostAddr& from, const TroubleUpdate& update) {
+  const auto changes = progress_.change([&](Facts& facts) {
+    auto changed = take_troubles(facts.table, from, update);
+    facts.version += changed.size();
+    return changed;
+  });
+  for (const auto& change : changes) {
+    const auto subject = "mesh " + name() + ": rank " + std::to_string(change.rank.rank);
+    if (change.rank.trouble == Trouble::frozen) {
+      log::warn(subject + " is frozen: " + change.rank.trouble_reason);
+    } else if (change.rank.trouble == Trouble::stuck) {
+      log::warn(subject + " is stuck: " + change.rank.trouble_reason);
+    } else if (change.before == Trouble::stuck) {
+      log::warn(subject + ": its stuck handler has returned");
+    } else if (change.before == Trouble::frozen) {
+      log::warn(subject + " answers again");
+    }
+    if (options_.handlers.on_trouble)
+      call([report = change.rank](const Handlers& handlers) { handlers.on_trouble(report); });
+  }
+}
+
+void MeshMonitor::lose(const HostAddr& host, const std::string& reason) {
+  const auto changed = progress_.change([&](Facts& facts) {
+    std::vector<RankReport> reports;
+    for (std::uint64_t index = 0; index < mesh_.hosts().size(); ++index) {
+      if (mesh_.hosts()[index] != host) continue;
+      const auto lost = facts.table.lose(index, "host lost: " + host.to_string() + ": " + reason,
+                                         reactor_.now(), std::chrono::system_clock::now());
+      reports.insert(reports.end(), lost.begin(), lost.end());
+    }
+    if (!reports.empty()) ++facts.version;
+    output_.lose(host, facts.table);
+    return reports;
+  });
+  tell_states(changed);
+  settle();
+}
+
+void MeshMonitor::listen(EndListener listener) {
+  const auto now = progress_.table();
+  for (const auto& rank : now.ranks()) {
+    if (rank.is_terminal()) listener(rank);
+  }
+  listeners_.push_back(std::move(listener));
+}
+
+void MeshMonitor::on_output(const HostAddr& from, const wire::Output& output, OutputTaken taken) {
+  auto batch = progress_.change([&](Facts& facts) {
+    const bool is_wanted = !facts.is_abandoned && options_.handlers.on_output;
+    return output_.receive(from, output, facts.table, is_wanted, reactor_.now());
+  });
+  auto answer = std::move(batch.taken);
+  const auto handed = std::make_shared<OutputReceiver::Batch>(std::move(batch));
+  handlers_.post([self = shared_from_this(), handed, answer = std::move(answer),
+                  taken = std::move(taken)]() mutable {
+    for (const auto& chunk : handed->chunks) {
+      self->gate_.pass(
+          [&] { self->options_.handlers.on_output(chunk.rank, chunk.stream, chunk.bytes); });
+    }
+    self->reactor_.post([self, handed, answer = std::move(answer), taken]() mutable {
+      self->output_.on_handled(handed->ended, self->reactor_.now());
+      answer.ended = handed->ended;
+      if (!answer.positions.empty() || !answer.ended.empty() || answer.resend)
+        taken(std::move(answer));
+      self->settle();
+    });
+  });
+}
+
+bool MeshMonitor::should_ask_for_output() {
+  if (!options_.has_output) return false;
+  return progress_.change([&](const Facts& facts) {
+    if (facts.is_abandoned || facts.is_end_posted || facts.is_handed_over) return false;
+    return output_.should_ask_again(facts.table, reactor_.now());
+  });
+}
+
+bool MeshMonitor::is_output_due(const HostAddr& host) {
+  if (!options_.has_output) return false;
+  return progress_.change([&](const Facts& facts) {
+    if (facts.is_abandoned || facts.is_end_posted || facts.is_handed_over) return false;
+    return !output_.is_over_on(host, facts.table);
+  });
+}
+
+struct MeshMonitor::Due {
+  /// Failures that the table has handed out, for those that listen to ends.
+  std::vector<RankReport> ended;
+  RestartJudge::Judgement judgement;
+  std::optional<Time> next;
+  std::optional<MeshOutcome> end;
+};
+
+MeshMonitor::Due MeshMonitor::find_due(Time now) {
+  return progress_.change([&](Facts& facts) {
+    Due due;
+    if (!facts.is_armed || facts.is_abandoned || facts.is_end_posted) return due;
+    // Ends may be followed by restarts, about which somebody else decides.
+    if (facts.are_restarts_paused || is_restarted_by_others(facts)) return due;
+    due.ended = facts.table.take_failures(now);
+    if (facts.is_handed_over && facts.restarts) {
+      // The other owner has restarted what it could.
+      for (const auto& failure : due.ended) facts.table.decide(failure.rank);
+      due.judgement.failures = due.ended;
+    } else if (facts.restarts) {
+      due.judgement = facts.restarts->judge(facts.table, due.ended, now);
+      if (!due.judgement.starts.empty()) ++facts.version;
+    } else {
+      due.judgement.failures = due.ended;
+    }
+    facts.failures_posted += due.judgement.failures.size();
+    due.next = facts.table.next_due(now);
+    const bool is_ours = facts.restarts && !facts.is_handed_over;
+    const auto restart = is_ours ? facts.restarts->next_due(now) : std::nullopt;
+    if (restart) due.next = due.next ? std::min(*due.next, *restart) : restart;
+    const bool goes_on = is_ours && facts.restarts->is_busy();
+    if (!facts.table.is_complete(now) || goes_on) return due;
+    const bool is_output_over =
+        !options_.has_output ||
+        (facts.is_handed_over ? output_.is_idle() : output_.is_over(facts.table));
+    if (!is_output_over) {
+      const auto limit = output_.give_up_at(now);
+      if (!output_.is_idle() || now < limit) {
+        due.next = std::max(limit, now + std::chrono::seconds(1));
+        return due;
+      }
+      log::warn("mesh " + name() +
+                ": its hosts did not say that its output has ended; the rest is not waited for");
+    }
+    facts.is_end_posted = true;
+    due.end = facts.table.outcome();
+    return due;
+  });
+}
+
+void MeshMonitor::settle() {
+  auto due = find_due(reactor_.now());
+  for (const auto& failure : due.ended) tell_end(failure);
+  reactor_.cancel(std::exchange(timer_, 0));
+  if (due.next && !due.end) {
+    timer_ = reactor_.at(*due.next, [weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->settle();
+    });
+  }
+  carry_out(std::move(due.judgement));
+  if (!due.end) return;
+  call(
+      [end = std::move(*due.end)](const Handlers& handlers) {
+        if (handlers.on_end) handlers.on_end(end);
+      },
+      [this] { progress_.change([](Facts& facts) { facts.is_end_told = true; }); });
+}
+
+void MeshMonitor::carry_out(RestartJudge::Judgement judgement) {
+  for (auto& restart : judgement.restarts) {
+    if (!options_.handlers.on_restart) break;
+    call(
+        [restart = std::move(restart)](const Handlers& handlers) { handlers.on_restart(restart); });
+  }
+  for (const auto rank : judgement.starts) output_.set_ended(rank, false);
+  for (const auto& [ranks, cause] : judgement.stops) orders_.stop(ranks, cause);
+  if (!judgement.starts.empty()) orders_.start(judgement.starts);
+  for (auto& failure : judgement.failures) {
+    call([failure = std::move(failure)](const Handlers& handlers) { handlers.on_failure(failure); },
+         [this] { progress_.change([](Facts& facts) { ++facts.failures_told; }); });
+  }
+}
+
+void MeshMonitor::cancel_incarnations(const std::vector<std::uint64_t>& ranks) {
+  if (ranks.empty()) return;
+  progress_.change([&](Facts& facts) {
+    for (const auto rank : ranks) {
+      facts.table.cancel_incarnation(rank, reactor_.now());
+      if (!facts.table.rank(rank).is_failure()) facts.restarts->note_end(rank);
+    }
+    ++facts.version;
+  });
+  for (const auto rank : ranks) output_.set_ended(rank, true);
+  settle();
+}
+
+void MeshMonitor::fail_incarnations(const std::vector<std::uint64_t>& ranks, const Error& error) {
+  const auto changed = progress_.change([&](Facts& facts) {
+    std::vector<RankReport> reports;
+    for (const auto rank : ranks) {
+      facts.table.fail_incarnation(rank, error, reactor_.now(), std::chrono::system_clock::now());
+      reports.push_back(facts.table.rank(rank));
+    }
+    ++facts.version;
+    return reports;
+  });
+  tell_states(changed);
+  settle();
+}
+
+void MeshMonitor::post_settle() {
+  reactor_.post([self = shared_from_this()] { self->settle(); });
+}
+
+void MeshMonitor::arm() {
+  progress_.change([](Facts& facts) {
+    facts.is_armed = true;
+    if (facts.restarts) facts.table.set_judged();
+  });
+  post_settle();
+}
+
+Result<RestartPlan> MeshMonitor::pause_restarts(std::chrono::milliseconds deadline) {
+  progress_.change([](Facts& facts) { facts.are_restarts_paused = true; });
+  // What was ordered is begun by its host in a moment, or fails.
+  const auto has_begun = [](const RankTable& table) {
+    return std::none_of(table.ranks().begin(), table.ranks().end(), [](const RankReport& rank) {
+      return rank.restarts != 0 && !rank.is_terminal() && rank.incarnation == 0;
+    });
+  };
+  if (!progress_.wait(has_begun, deadline)) {
+    resume_restarts();
+    return fail(ErrorCode::timeout,
+                "mesh " + name() + ": ranks that are to be restarted have not begun; try again");
+  }
+  return progress_.change([](Facts& facts) { return facts.restarts->plan(Time::clock::now()); });
+}
+
+void MeshMonitor::resume_restarts() {
+  progress_.change([](Facts& facts) { facts.are_restarts_paused = false; });
+  post_settle();
+}
+
+void MeshMonitor::restore_restarts(const RestartPlan& plan) {
+  progress_.change(
+      [&](Facts& facts) { facts.restarts.emplace(plan, facts.table.size(), options_.seed); });
+}
+
+RestartPlan MeshMonitor::restart_plan() const {
+  return progress_.restart_plan(Time::clock::now());
+}
+
+void MeshMonitor::on_ownership(const HostAddr& from, const wire::Ownership* ownership) {
+  if (ownership == nullptr || !has_restarts()) return;
+  const bool may_restart = ownership->may_restart() && !ownership->gone();
+  const bool is_over = progress_.change([&](Facts& facts) {
+    if (may_restart) {
+      facts.restarts_over_on.erase(from);
+    } else {
+      facts.restarts_over_on.insert(from);
+    }
+    return facts.is_handed_over && !is_restarted_by_others(facts);
+  });
+  if (is_over) settle();
+}
+
+bool MeshMonitor::is_restarted_by_others(const Facts& facts) const {
+  if (!facts.is_handed_over || !facts.restarts) return false;
+  for (std::uint64_t index = 0; index < mesh_.hosts().size(); ++index) {
+    const bool has_ranks = mesh_.block_of(index).value_or(RankBlock{}).size() != 0;
+    if (has_ranks && !facts.restarts_over_on.contains(mesh_.hosts()[index])) return true;
+  }
+  return false;
+}
+
+void MeshMonitor::hand_over() {
+  progress_.change([](Facts& facts) {
+    facts.is_handed_over = true;
+    facts.are_restarts_paused = false;
+    if (facts.restarts) facts.table.follow_restarts();
+  });
+  post_settle();
+}
+
+void MeshMonitor::abandon() {
+  progress_.change([](Facts& facts) { facts.is_abandoned = true; });
+  gate_.shut();
+}
+
+void MeshMonitor::stop_restarts(const RankSet& ranks) {
+  if (!has_restarts() || progress_.is_handed_over()) return;
+  progress_.change([&](Facts& facts) { facts.restarts->stop(facts.table, ranks); });
+  post_settle();
+}
+
+}  // namespace meshbus

@@ -1,0 +1,143 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <flatbuffers/vector.h>
+
+#include "client/src/base/handler_gate.h"
+#include "client/src/base/handler_thread.h"
+#include "client/src/monitors/mesh_progress.h"
+#include "client/src/monitors/output_receiver.h"
+#include "client/src/monitors/restart_judge.h"
+#include "client/src/monitors/trouble_changes.h"
+#include "common/loop/reactor.h"
+#include "meshbus/proc_mesh.h"
+#include "wire/forward.h"
+#include "wire/supervision_generated.h"
+
+namespace meshbus {
+
+/// Follows one mesh: writes updates of agents into its MeshProgress, and calls the launcher's
+/// handlers for what follows from them, each thing once.
+///
+/// Updates come in on the reactor's thread; handlers run on the handlers' thread.
+///
+/// Large because: all updates and orders of a mesh come in here; what follows from them is decided
+/// by the classes of its members.
+class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
+ public:
+  using Time = RankTable::Time;
+  struct Options {
+    Handlers handlers;
+    /// Output is streamed: the end of a mesh includes the end of its output.
+    bool has_output = false;
+    std::chrono::milliseconds lease{0};
+    std::chrono::milliseconds grace{0};
+    RestartPolicy restart = {};
+    /// For the jitter of restarts.
+    std::uint64_t seed = 0;
+  };
+  /// Carries out what a RestartPolicy decides; called on the reactor's thread.
+  struct Orders {
+    /// Begins the next incarnation of these ranks: RankReport::restarts of the table says which.
+    std::function<void(const std::vector<std::uint64_t>& ranks)> start;
+    /// Stops ranks that are to be restarted together with the one that has failed.
+    std::function<void(const std::vector<std::uint64_t>& ranks, const RankReport& cause)> stop;
+  };
+  /// Tells an agent how much of its output is taken; called on the reactor's thread.
+  using OutputTaken = std::function<void(wire::OutputTakenT taken)>;
+  /// Called for each rank that ends, once, as long as it returns true.
+  using EndListener = std::function<bool(const RankReport&)>;
+
+  MeshMonitor(Reactor& reactor, HandlerThread& handlers, ProcMeshRef mesh, Options options);
+
+  const ProcMeshRef& mesh() const noexcept { return mesh_; }
+  std::string name() const { return mesh_.mesh().to_string(); }
+  const Options& options() const noexcept { return options_; }
+  bool has_restarts() const { return options_.restart.on != RestartPolicy::On::never; }
+  /// What is known of the mesh. Any thread.
+  const MeshProgress& progress() const noexcept { return progress_; }
+  MeshProgress& progress() noexcept { return progress_; }
+
+  // On the reactor's thread.
+
+  void on_update(const HostAddr& from, const flatbuffers::Vector<const wire::RankState*>* ranks,
+                 const flatbuffers::Vector<flatbuffers::Offset<wire::ExitReport>>* exit_reports,
+                 const flatbuffers::Vector<const wire::LaunchTimes*>* launch = nullptr);
+  /// As take_troubles().
+  void on_troubles(const HostAddr& from, const TroubleUpdate& update);
+  void on_output(const HostAddr& from, const wire::Output& output, OutputTaken taken);
+  /// A host says whether ranks there may begin another incarnation.
+  void on_ownership(const HostAddr& from, const wire::Ownership* ownership);
+  /// An agent sends output to an address that this launcher does not have any more: the end of the
+  /// mesh does not wait for it.
+  void on_output_lost() { output_.on_moved(); }
+  /// Whether output may have been lost and has to be asked for. Not again for a while.
+  bool should_ask_for_output();
+  /// Whether output of that host's ranks is still to come, also of ranks that have ended.
+  bool is_output_due(const HostAddr& host);
+  void lose(const HostAddr& host, const std::string& reason);
+  /// Calls it for ranks that have ended already, too; for a failure with its exit report.
+  void listen(EndListener listener);
+  /// Before arm(), when there is a policy.
+  void set_orders(Orders orders) { orders_ = std::move(orders); }
+  /// These ranks were ordered to begin an incarnation, and it is not wanted any more.
+  void cancel_incarnations(const std::vector<std::uint64_t>& ranks);
+  /// These ranks were ordered to begin an incarnation, and cannot.
+  void fail_incarnations(const std::vector<std::uint64_t>& ranks, const Error& error);
+
+  // On any thread.
+
+  /// From now on failures are for the handlers.
+  void arm();
+  /// No restart is decided until hand_over() or resume_restarts(). Returns the policy, with what
+  /// was used of its budget, once all that was decided has begun. Waits. Errors: timeout.
+  Result<RestartPlan> pause_restarts(std::chrono::milliseconds deadline);
+  void resume_restarts();
+  /// Goes on with what owners before have used of the budget. Before arm().
+  void restore_restarts(const RestartPlan& plan);
+  /// With what was used of the budget, for an order to a host.
+  RestartPlan restart_plan() const;
+  /// Another owner answers for this mesh from now on; its output does not come here any more. With
+  /// a RestartPolicy the new owner carries it out: ends are final when the hosts say that no
+  /// restart may follow.
+  void hand_over();
+  /// The handlers are not called any more. Waits for one that is running, unless it is called by
+  /// it.
+  void abandon();
+  /// These ranks (empty = all) begin no other incarnation.
+  void stop_restarts(const RankSet& ranks);
+
+ private:
+  /// What settle() finds to do.
+  struct Due;
+  Due find_due(Time now);
+  /// Calls handlers and orders for what is due, and arranges to be called again.
+  void settle();
+  void post_settle();
+  /// Whether the mesh was handed over with its RestartPolicy, and restarts may follow.
+  bool is_restarted_by_others(const MeshProgress::Facts& facts) const;
+  void carry_out(RestartJudge::Judgement judgement);
+  /// Calls a handler on its thread, unless the mesh is abandoned; then `then`, in any case.
+  void call(std::function<void(const Handlers&)> handler, std::function<void()> then = {});
+  void tell_states(const std::vector<RankReport>& reports);
+  void tell_end(const RankReport& report);
+
+  Reactor& reactor_;
+  HandlerThread& handlers_;
+  const ProcMeshRef mesh_;
+  const Options options_;
+  MeshProgress progress_;
+  OutputReceiver output_;
+  Reactor::TimerId timer_ = 0;
+  std::vector<EndListener> listeners_;
+  Orders orders_;
+  HandlerGate gate_;
+};
+
+}  // namespace meshbus

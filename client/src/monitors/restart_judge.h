@@ -1,0 +1,68 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "client/src/monitors/rank_table.h"
+#include "client/src/restart/restarter.h"
+#include "meshbus/proc_mesh.h"
+
+namespace meshbus {
+
+/// What follows from the ends of ranks in a mesh with a RestartPolicy: feeds a Restarter from the
+/// RankTable and writes its decisions into the table. Pure: no clock, socket or thread.
+class RestartJudge {
+ public:
+  using Time = RankTable::Time;
+  struct Judgement {
+    /// Failures that are final.
+    std::vector<RankReport> failures;
+    /// Restarts that were decided, for on_restart.
+    std::vector<RestartReport> restarts;
+    /// Ranks to stop, each set because of the rank that has failed.
+    std::vector<std::pair<std::vector<std::uint64_t>, RankReport>> stops;
+    /// Ranks whose next incarnation begins now.
+    std::vector<std::uint64_t> starts;
+  };
+
+  RestartJudge(RestartPolicy policy, std::uint64_t ranks, std::uint64_t seed)
+      : budget_(policy.budget), restarter_(policy, ranks, seed) {}
+  /// Goes on with what owners before have used.
+  RestartJudge(const RestartPlan& plan, std::uint64_t ranks, std::uint64_t seed)
+      : budget_(plan.policy.budget), restarter_(plan, ranks, seed) {}
+
+  /// The rank has ended without a failure: judge() takes it into account.
+  void note_end(std::uint64_t rank) { unjudged_.insert(rank); }
+  /// `failures`: those that the table has handed out since the last call.
+  Judgement judge(RankTable& table, const std::vector<RankReport>& failures, Time now);
+  /// These ranks (empty = all) begin no other incarnation.
+  void stop(RankTable& table, const RankSet& ranks);
+  /// For the owner that follows.
+  RestartPlan plan(Time now) const { return restarter_.plan(now); }
+  /// When judge() has something to do although nothing has come.
+  std::optional<Time> next_due(Time now) const;
+
+  /// Whether ranks are between two incarnations, or on their way there.
+  bool is_busy() const noexcept { return restarter_.is_busy(); }
+  bool is_stopped(std::uint64_t rank) const { return restarter_.is_stopped(rank); }
+  /// Whether failures became final by stop(), and judge() has not handed them out.
+  bool has_given_up() const noexcept { return !given_up_.empty(); }
+
+ private:
+  void take(RankTable& table, Restarter::Actions actions, Judgement& judgement);
+
+  decltype(RestartPolicy::budget) budget_;
+  Restarter restarter_;
+  /// Ranks that have ended without a failure, of which the restarter has not heard.
+  std::set<std::uint64_t> unjudged_;
+  /// Ended ranks of which the restarter has not heard that they are over.
+  std::set<std::uint64_t> not_over_;
+  /// Failures that are final, and not handed out yet.
+  std::vector<std::uint64_t> given_up_;
+};
+
+}  // namespace meshbus

@@ -1,0 +1,108 @@
+#include "client/src/restart/restart_plan.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "wire/lifecycle_generated.h"
+
+namespace meshbus {
+namespace {
+
+/// For each rank, as in the schema.
+constexpr std::size_t kMostTimes = 1000;
+
+std::int64_t to_real_ns(RestartUsage::Time time, const ClockPair& now) {
+  const auto real = now.real - (now.steady - time);
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(real.time_since_epoch()).count();
+}
+
+RestartUsage::Time to_steady(std::int64_t real_ns, const ClockPair& now) {
+  const auto real_now =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(now.real.time_since_epoch());
+  // A clock that is ahead of ours has used it now, not later.
+  const auto age =
+      std::max(real_now - std::chrono::nanoseconds(real_ns), std::chrono::nanoseconds(0));
+  return now.steady - std::chrono::duration_cast<RestartUsage::Time::duration>(age);
+}
+
+std::uint64_t to_ms(std::chrono::milliseconds time) {
+  return static_cast<std::uint64_t>(std::max<std::int64_t>(time.count(), 0));
+}
+
+/// A time of a peer: bounded, so that sums of it do not overflow.
+std::chrono::milliseconds from_ms(std::uint64_t ms) {
+  constexpr std::uint64_t kLongest = std::uint64_t{1000} * 3600 * 24 * 365 * 100;
+  return std::chrono::milliseconds(static_cast<std::int64_t>(std::min(ms, kLongest)));
+}
+
+}  // namespace
+
+wire::RestartPlanT to_wire(const RestartPlan& plan, const ClockPair& now) {
+  const auto& policy = plan.policy;
+  wire::RestartPlanT out;
+  out.on = static_cast<wire::RestartOn>(policy.on);
+  out.codes.assign(policy.codes.begin(), policy.codes.end());
+  if (policy.budget) out.budget = *policy.budget;
+  out.window_ms = to_ms(policy.window);
+  out.gang = static_cast<wire::RestartGang>(policy.gang);
+  out.delay_ms = to_ms(policy.delay);
+  out.max_delay_ms = to_ms(policy.max_delay);
+  out.jitter_milli =
+      static_cast<std::uint32_t>(std::lround(std::clamp(policy.jitter, 0.0, 1.0) * 1000));
+  out.over = plan.is_over;
+  for (const auto& used : plan.used) {
+    out.used.emplace_back(used.rank, used.all, used.in_a_row, 0);
+    if (policy.window.count() <= 0) continue;
+    const auto skipped = used.spent.size() - std::min(used.spent.size(), kMostTimes);
+    for (auto at = skipped; at < used.spent.size(); ++at)
+      out.times.emplace_back(used.rank, to_real_ns(used.spent[at], now));
+  }
+  return out;
+}
+
+RestartPlan from_wire(const wire::RestartPlan& plan, const ClockPair& now) {
+  RestartPlan out;
+  auto& policy = out.policy;
+  const bool is_known = plan.on() <= wire::RestartOn::MAX && plan.gang() <= wire::RestartGang::MAX;
+  if (is_known) policy.on = static_cast<RestartPolicy::On>(plan.on());
+  if (is_known) policy.gang = static_cast<Gang>(plan.gang());
+  if (plan.codes() != nullptr) policy.codes.assign(plan.codes()->begin(), plan.codes()->end());
+  if (plan.budget()) policy.budget = *plan.budget();
+  policy.window = from_ms(plan.window_ms());
+  policy.delay = from_ms(plan.delay_ms());
+  policy.max_delay = from_ms(plan.max_delay_ms());
+  policy.jitter = std::min(plan.jitter_milli() / 1000.0, 1.0);
+  out.is_over = plan.over();
+  for (flatbuffers::uoffset_t i = 0; plan.used() != nullptr && i < plan.used()->size(); ++i) {
+    const auto* const used = plan.used()->Get(i);
+    RestartUsage usage{.rank = used->rank(), .all = used->all(), .in_a_row = used->in_a_row()};
+    // Without a window each restart counts for ever.
+    if (policy.budget && policy.window.count() == 0)
+      usage.spent.assign(std::min(usage.all, *policy.budget), now.steady);
+    out.used.push_back(std::move(usage));
+  }
+  for (flatbuffers::uoffset_t i = 0; plan.times() != nullptr && i < plan.times()->size(); ++i) {
+    const auto* const time = plan.times()->Get(i);
+    const auto found = std::find_if(out.used.begin(), out.used.end(),
+                                    [&](const auto& usage) { return usage.rank == time->rank(); });
+    const bool counts = policy.budget && policy.window.count() > 0;
+    if (found != out.used.end() && counts) found->spent.push_back(to_steady(time->time_ns(), now));
+  }
+  for (auto& usage : out.used) std::sort(usage.spent.begin(), usage.spent.end());
+  return out;
+}
+
+void merge_into(RestartPlan& plan, const RestartPlan& other) {
+  plan.is_over = plan.is_over || other.is_over;
+  for (const auto& usage : other.used) {
+    const auto found = std::find_if(plan.used.begin(), plan.used.end(),
+                                    [&](const auto& known) { return known.rank == usage.rank; });
+    if (found == plan.used.end()) {
+      plan.used.push_back(usage);
+    } else if (found->all < usage.all) {
+      *found = usage;
+    }
+  }
+}
+
+}  // namespace meshbus

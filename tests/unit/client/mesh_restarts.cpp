@@ -1,0 +1,275 @@
+// A restart policy that has come to a controller: what it says, what it orders, and what the owner
+// that follows finds (spec 8.9).
+#include <doctest/doctest.h>
+
+#include <csignal>
+
+#include "client/controller/host_restarts.h"
+#include "client/controller/mesh_restarts.h"
+#include "wire/lifecycle_generated.h"
+
+using namespace meshbus;
+using namespace std::chrono_literals;
+
+namespace {
+
+using Ranks = std::vector<std::uint64_t>;
+using Starts = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
+const MeshRestarts::Time t0{1000s};
+
+RestartPlan plan_of(std::optional<std::uint64_t> budget, Gang gang = Gang::one) {
+  return {.policy = {.on = RestartPolicy::On::failure,
+                     .budget = budget,
+                     .gang = gang,
+                     .delay = 1s,
+                     .max_delay = 8s,
+                     .jitter = 0}};
+}
+
+RankReport killed(std::uint64_t rank, std::uint64_t restarts = 0) {
+  RankReport end;
+  end.rank = rank;
+  end.restarts = restarts;
+  end.state = ProcState::killed;
+  end.signal = SIGKILL;
+  end.cause = Cause::killed_from_outside;
+  return end;
+}
+
+RankReport stopped_because(std::uint64_t rank, std::uint64_t cause, std::uint64_t restarts = 0) {
+  RankReport end;
+  end.rank = rank;
+  end.restarts = restarts;
+  end.state = ProcState::stopped;
+  end.signal = SIGTERM;
+  end.step = StopStep::term;
+  end.cause = Cause::stopped;
+  end.consequence = true;
+  end.because = cause;
+  return end;
+}
+
+/// As many live ranks, none of which was restarted.
+std::map<std::uint64_t, std::uint64_t> live(std::uint64_t ranks) {
+  std::map<std::uint64_t, std::uint64_t> all;
+  for (std::uint64_t rank = 0; rank < ranks; ++rank) all.emplace(rank, 0);
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("mesh_restarts: a rank that fails is said to restart, and does after the delay") {
+  MeshRestarts restarts(plan_of(3), 2, 1);
+  CHECK(restarts.begin({}, live(2), t0).notices.empty());
+  const auto decided = restarts.on_end(killed(1), t0);
+  REQUIRE(decided.notices.size() == 1);
+  CHECK_FALSE(decided.notices[0].is_given_up);
+  CHECK(decided.notices[0].ranks == RankSet{{1, 2}});
+  CHECK(decided.notices[0].words ==
+        "rank 1 is restarted in 1.0 s (restart 1 of 3): killed by SIGKILL");
+  CHECK(decided.starts.empty());
+  CHECK(restarts.is_waiting(1));
+  CHECK(restarts.next_due() == t0 + 1s);
+  CHECK(restarts.turn(t0 + 1s).starts == Starts{{1, 1}});
+  // It is not known to live before its host says so.
+  CHECK(restarts.is_waiting(1));
+  restarts.on_live(1, 0);  // late news of the incarnation before
+  CHECK(restarts.is_waiting(1));
+  restarts.on_live(1, 1);
+  CHECK_FALSE(restarts.is_waiting(1));
+  // The end of the former incarnation, told once more, is none of the new one.
+  CHECK(restarts.on_end(killed(1), t0 + 2s).notices.empty());
+  CHECK(restarts.on_end(killed(1, 1), t0 + 3s).notices.size() == 1);
+}
+
+TEST_CASE("mesh_restarts: what an owner before has used counts, and the end of it is told once") {
+  MeshRestarts first(plan_of(2), 1, 1);
+  first.begin({}, live(1), t0);
+  first.on_end(killed(0), t0);
+  // The restart that has not begun is for the owner that follows to decide.
+  CHECK(first.plan(t0).used.empty());
+  first.turn(t0 + 1s);
+  const auto plan = first.plan(t0 + 1s);
+  REQUIRE(plan.used.size() == 1);
+  CHECK(plan.used[0].all == 1);
+  CHECK_FALSE(plan.is_over);
+
+  MeshRestarts second(plan, 1, 1);
+  second.begin({}, {{0, 1}}, t0 + 10s);
+  const auto again = second.on_end(killed(0, 1), t0 + 11s);
+  REQUIRE(again.notices.size() == 1);
+  CHECK(again.notices[0].words.find("(restart 2 of 2)") != std::string::npos);
+  second.turn(t0 + 20s);
+  second.on_live(0, 2);
+  const auto over = second.on_end(killed(0, 2), t0 + 21s);
+  REQUIRE(over.notices.size() == 1);
+  CHECK(over.notices[0].is_given_up);
+  CHECK(over.notices[0].words ==
+        "rank 0 is not restarted: its budget of 2 restarts is used up; its last end: killed by "
+        "SIGKILL");
+  CHECK(over.starts.empty());
+  CHECK(second.is_over());
+  CHECK(second.plan(t0 + 22s).is_over);
+  CHECK(second.turn(t0 + 100s).notices.empty());
+  CHECK(second.given_up().size() == 1);
+}
+
+TEST_CASE("mesh_restarts: a rank that has ended before the controller came is restarted as well") {
+  MeshRestarts restarts(plan_of(3), 2, 1);
+  const auto begun = restarts.begin({killed(0)}, {{1, 0}}, t0);
+  REQUIRE(begun.notices.size() == 1);
+  CHECK(restarts.turn(t0 + 1s).starts == Starts{{0, 1}});
+}
+
+TEST_CASE("mesh_restarts: a gang is stopped because of a rank, and all of it restarts") {
+  MeshRestarts restarts(plan_of(1, Gang::all), 3, 1);
+  restarts.begin({}, live(3), t0);
+  const auto decided = restarts.on_end(killed(1), t0);
+  REQUIRE(decided.stops.size() == 1);
+  CHECK(decided.stops[0].ranks == Ranks{0, 2});
+  CHECK(decided.stops[0].cause == 1);
+  CHECK(restarts.on_end(stopped_because(0, 1), t0 + 100ms).notices.empty());
+  CHECK(restarts.turn(t0 + 1s).starts.empty());  // rank 2 lives
+  CHECK(restarts.on_end(stopped_because(2, 1), t0 + 2s).starts == Starts{{0, 1}, {1, 1}, {2, 1}});
+  for (const auto rank : {0U, 1U, 2U}) restarts.on_live(rank, 1);
+  // The budget is that of the mesh. Without it the others go, too.
+  const auto over = restarts.on_end(killed(0, 1), t0 + 3s);
+  REQUIRE(over.notices.size() == 1);
+  CHECK(over.notices[0].is_given_up);
+  REQUIRE(over.stops.size() == 1);
+  CHECK(over.stops[0].ranks == Ranks{1, 2});
+  CHECK(over.stops[0].why == "rank 0 is not restarted: its budget of 1 restart is used up");
+  CHECK_FALSE(restarts.is_over());
+  CHECK(restarts.on_end(stopped_because(1, 0, 1), t0 + 4s).notices.empty());
+  CHECK(restarts.on_end(stopped_because(2, 0, 1), t0 + 4s).notices.empty());
+  CHECK(restarts.is_over());
+}
+
+TEST_CASE("mesh_restarts: a gang of which an owner before has restarted a part is completed") {
+  auto plan = plan_of(3, Gang::all);
+  plan.used = {{.rank = 0, .all = 1, .in_a_row = 1, .spent = {t0}}};
+  MeshRestarts restarts(plan, 2, 1);
+  // Rank 1 had failed and runs again; rank 0 was stopped for it, and does not.
+  const auto begun = restarts.begin({stopped_because(0, 1)}, {{1, 1}}, t0 + 5s);
+  CHECK(begun.notices.empty());
+  CHECK(begun.stops.empty());
+  CHECK(begun.starts == Starts{{0, 1}});
+  // This was no restart of its own.
+  CHECK(restarts.plan(t0 + 6s).used[0].all == 1);
+}
+
+TEST_CASE("mesh_restarts: what is stopped is not restarted, and what its host refuses is told") {
+  MeshRestarts stopped(plan_of(3), 2, 1);
+  stopped.begin({}, live(2), t0);
+  stopped.on_end(killed(0), t0);
+  stopped.turn(t0 + 1s);
+  CHECK(stopped.stop({}).cancelled == Ranks{0});
+  CHECK_FALSE(stopped.is_waiting(0));
+  CHECK(stopped.on_end(killed(1), t0 + 2s).notices.empty());
+  CHECK(stopped.is_over());
+
+  MeshRestarts refused(plan_of(3), 2, 1);
+  refused.begin({}, live(2), t0);
+  refused.on_end(killed(0), t0);
+  refused.turn(t0 + 1s);
+  const auto outcome = refused.on_refused(0, "it is drained", t0 + 2s);
+  REQUIRE(outcome.notices.size() == 1);
+  CHECK(outcome.notices[0].words == "rank 0 is not restarted: its host refuses: it is drained");
+  CHECK_FALSE(refused.is_waiting(0));
+  CHECK(refused.turn(t0 + 100s).starts.empty());
+}
+
+TEST_CASE("host_restarts: an order is repeated until the host has done it") {
+  HostRestarts host;
+  CHECK_FALSE(host.take_start(t0));
+  host.start(3, 1);
+  host.start(4, 1);
+  host.start(7, 2);
+  auto order = host.take_start(t0);
+  REQUIRE(order);
+  CHECK(order->restarts == 1);
+  REQUIRE(order->ranks.size() == 1);
+  CHECK(order->ranks[0].begin() == 3);
+  CHECK(order->ranks[0].end() == 5);
+  CHECK_FALSE(host.take_start(t0));
+  // Its former incarnation is not over.
+  CHECK(host.on_start_answer(fail(ErrorCode::would_block, ""), t0).empty());
+  CHECK(host.next_due() == t0 + 20ms);
+  CHECK_FALSE(host.take_start(t0 + 19ms));
+  REQUIRE(host.take_start(t0 + 20ms));
+  CHECK(host.on_start_answer(fail(ErrorCode::timeout, ""), t0 + 20ms).empty());
+  REQUIRE(host.take_start(t0 + 2s));
+  CHECK(host.on_start_answer({}, t0 + 2s).empty());
+  host.on_state(3, true, 1);
+  host.on_state(4, true, 0);
+  order = host.take_start(t0 + 4s);
+  REQUIRE(order);
+  CHECK(order->ranks[0].begin() == 4);
+  CHECK(host.on_start_answer(fail(ErrorCode::not_exist, ""), t0 + 4s) == Ranks{4});
+  order = host.take_start(t0 + 6s);
+  REQUIRE(order);
+  CHECK(order->restarts == 2);
+  host.on_state(7, false, 2);  // it has ended again already
+  CHECK(host.is_idle());
+}
+
+TEST_CASE("host_restarts: stops name the rank that is their reason, one reason in each order") {
+  HostRestarts host;
+  host.stop(0, 5, "because of 5");
+  host.stop(1, 6, "because of 6");
+  auto order = host.take_stop(t0);
+  REQUIRE(order);
+  CHECK(order->because == 5);
+  CHECK(order->reason == "because of 5");
+  host.on_stop_answer(false, t0);
+  CHECK_FALSE(host.take_stop(t0 + 500ms));
+  order = host.take_stop(t0 + 1s);
+  REQUIRE(order);
+  CHECK(order->because == 5);
+  host.on_stop_answer(true, t0 + 1s);
+  order = host.take_stop(t0 + 1s);
+  REQUIRE(order);
+  CHECK(order->because == 6);
+  host.on_stop_answer(true, t0 + 1s);
+  CHECK_FALSE(host.take_stop(t0 + 9s));
+  host.on_connected();  // the agent is another one, which may not know the order
+  CHECK(host.take_stop(t0 + 9s));
+}
+
+TEST_CASE("restart_plan: it travels as it is, times by the clock of the day") {
+  const ClockPair here{t0, std::chrono::system_clock::time_point(50'000s)};
+  auto plan = plan_of(5, Gang::rest);
+  plan.policy.codes = {75, 137};
+  plan.policy.window = 60s;
+  plan.policy.jitter = 0.25;
+  plan.used = {{.rank = 0, .all = 4, .in_a_row = 2, .spent = {t0 - 30s, t0 - 10s}}};
+  flatbuffers::FlatBufferBuilder builder;
+  const auto wire = to_wire(plan, here);
+  builder.Finish(wire::RestartPlan::Pack(builder, &wire));
+  const auto* const sent = flatbuffers::GetRoot<wire::RestartPlan>(builder.GetBufferPointer());
+  // Another machine, which was started later.
+  const ClockPair there{MeshRestarts::Time{7s}, std::chrono::system_clock::time_point(50'002s)};
+  const auto read = from_wire(*sent, there);
+  CHECK(read.policy.on == plan.policy.on);
+  CHECK(read.policy.codes == plan.policy.codes);
+  CHECK(read.policy.budget == 5);
+  CHECK(read.policy.window == 60s);
+  CHECK(read.policy.gang == Gang::rest);
+  CHECK(read.policy.delay == 1s);
+  CHECK(read.policy.max_delay == 8s);
+  CHECK(read.policy.jitter == doctest::Approx(0.25));
+  REQUIRE(read.used.size() == 1);
+  CHECK(read.used[0].all == 4);
+  CHECK(read.used[0].in_a_row == 2);
+  CHECK(read.used[0].spent ==
+        std::vector<MeshRestarts::Time>{there.steady - 32s, there.steady - 12s});
+
+  auto other = read;
+  other.used[0].all = 3;
+  other.used.push_back({.rank = 2, .all = 1});
+  auto merged = read;
+  merge_into(merged, other);
+  REQUIRE(merged.used.size() == 2);
+  CHECK(merged.used[0].all == 4);
+  CHECK(merged.used[1].rank == 2);
+}
