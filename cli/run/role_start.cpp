@@ -75,8 +75,9 @@ Result<void> check_role(const RunArguments& run, const RoleArguments& role, std:
   return {};
 }
 
-Handlers make_handlers(const RoleArguments& role, std::uint64_t size, RunEvents& events,
-                       RoleParts& parts) {
+/// `name`: in front of what is said of restarts; empty: nothing is.
+Handlers make_handlers(const RoleArguments& role, const std::string& name, std::uint64_t size,
+                       RunEvents& events, RoleParts& parts) {
   Handlers handlers;
   handlers.on_failure = [&events](const RankReport& rank) { events.failed(rank); };
   handlers.on_end = [&events](const MeshOutcome&) { events.ended(); };
@@ -90,7 +91,9 @@ Handlers make_handlers(const RoleArguments& role, std::uint64_t size, RunEvents&
   handlers.on_trouble = [&events](const RankReport& rank) {
     if (rank.trouble == Trouble::frozen) events.frozen(rank);
   };
-  handlers.on_restart = [](const RestartReport& restart) { say(words_of(restart)); };
+  handlers.on_restart = [prefix = name.empty() ? "" : name + " "](const RestartReport& restart) {
+    say(prefix + words_of(restart));
+  };
   handlers.on_output = [&events, &writer = parts.writer, lines = ReadyLines(role.ready_text, size)](
                            std::uint64_t rank, Stream stream, std::string_view bytes) mutable {
     events.wrote();
@@ -183,7 +186,7 @@ Result<void> start_role(const RunArguments& run, std::size_t number,
                     : make_prefixes(name, places[number].ranks.region().extent()),
       [&events](bool is_blocked) { events.blocked(is_blocked); });
   parts.is_spawning = true;
-  auto handlers = make_handlers(role, size, events, parts);
+  auto handlers = make_handlers(role, run.has_roles ? name : std::string(), size, events, parts);
   auto mesh =
       role.ranks.per_host
           ? mesh_hosts.spawn(name, *role.ranks.per_host, std::move(*spec), std::move(handlers))

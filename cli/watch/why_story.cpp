@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "cli/support/mesh_pattern.h"
 #include "meshbus/name.h"
 
 namespace meshbus::cli {
@@ -137,10 +138,6 @@ std::string_view to_string(StoryRole role) noexcept {
     case StoryRole::around: return "around";
   }
   return "also";
-}
-
-std::string base_of(const std::string& mesh) {
-  return mesh.substr(0, mesh.rfind('-'));
 }
 
 bool is_one_job(const std::string& mesh, const std::string& other) {

@@ -39,8 +39,6 @@ struct Story {
   std::vector<StoryEntry> entries;
 };
 
-/// "train" of "train-13Se1Maqzryj".
-std::string base_of(const std::string& mesh);
 /// Whether these are roles of one job.
 bool is_one_job(const std::string& mesh, const std::string& other);
 

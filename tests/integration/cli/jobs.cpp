@@ -220,6 +220,7 @@ TEST_CASE("cli: the job file of the examples runs, also when its trainer fails o
   CHECK(finished.status == ExitStatus::exited(0));
   CHECK(has(finished.out, "trainer 0 has done 20 steps"));
   CHECK(has(finished.out, "trainer 1 has done 20 steps"));
+  CHECK(has(finished.err, "meshbus: trainer rank 1 "));
   CHECK(has(finished.err, "restart 1 of 2"));
   CHECK(host_directories().empty());
 }
@@ -246,7 +247,7 @@ TEST_CASE("cli: the failure of each role over three hosts is one story") {
     std::string first;
   };
   for (const auto& failure : {
-           Failure{"store", "(sleep 1.5; kill -9 $$) &", 137, "store rank 0 "},
+           Failure{"store", "(sleep 1.5; kill -9 $$) & :", 137, "store rank 0 "},
            Failure{"trainer", "[ $RANK = 1 ] && { sleep 0.7; exit 4; }", 4, "trainer rank 1 "},
            Failure{"rollout", "[ $RANK = 2 ] && exit 6", 6, "rollout rank 2 "},
        }) {

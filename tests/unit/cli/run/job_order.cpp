@@ -10,8 +10,8 @@ using Roles = std::vector<std::size_t>;
 
 namespace {
 
-RoleArguments role(const std::string& name, std::vector<std::string> after = {},
-                   bool ends_job = false) {
+RoleArguments a_role(const std::string& name, std::vector<std::string> after = {},
+                     bool ends_job = false) {
   RoleArguments role;
   role.name = name;
   role.after = std::move(after);
@@ -36,7 +36,7 @@ std::string problem_of(const std::vector<RoleArguments>& roles) {
 
 TEST_CASE("job_order: roles are started when what they wait for is ready, or done") {
   auto order =
-      order_of({role("rollout", {"store", "prepare:done"}), role("store"), role("prepare")});
+      order_of({a_role("rollout", {"store", "prepare:done"}), a_role("store"), a_role("prepare")});
   CHECK(order.startable() == Roles{1, 2});
   CHECK(order.words_of_wait(0) == "store to be ready, prepare to be done");
   order.set(1, State::started);
@@ -51,14 +51,14 @@ TEST_CASE("job_order: roles are started when what they wait for is ready, or don
 }
 
 TEST_CASE("job_order: a role that was ready and has ended with success counts as ready") {
-  auto order = order_of({role("a"), role("b", {"a"})});
+  auto order = order_of({a_role("a"), a_role("b", {"a"})});
   order.set(0, State::done);
   CHECK(order.startable() == Roles{1});
   CHECK_FALSE(order.stuck().has_value());
 }
 
 TEST_CASE("job_order: a role that waits for one that has failed is stuck") {
-  auto order = order_of({role("a"), role("b", {"a"})});
+  auto order = order_of({a_role("a"), a_role("b", {"a"})});
   order.set(0, State::failed);
   CHECK(order.startable().empty());
   REQUIRE(order.stuck().has_value());
@@ -67,13 +67,14 @@ TEST_CASE("job_order: a role that waits for one that has failed is stuck") {
 }
 
 TEST_CASE("job_order: a job is over when all roles have ended, or those that end it") {
-  auto all = order_of({role("a"), role("b")});
+  auto all = order_of({a_role("a"), a_role("b")});
   all.set(0, State::done);
   CHECK_FALSE(all.is_over());
   all.set(1, State::failed);
   CHECK(all.is_over());
 
-  auto some = order_of({role("store"), role("train", {"store"}, true), role("eval", {}, true)});
+  auto some =
+      order_of({a_role("store"), a_role("train", {"store"}, true), a_role("eval", {}, true)});
   some.set(0, State::ready);
   some.set(1, State::done);
   CHECK_FALSE(some.is_over());
@@ -82,14 +83,15 @@ TEST_CASE("job_order: a job is over when all roles have ended, or those that end
 }
 
 TEST_CASE("job_order: what cannot be waited for is refused, with the role and what was meant") {
-  CHECK(problem_of({role("store"), role("train", {"stroe"})}) ==
+  CHECK(problem_of({a_role("store"), a_role("train", {"stroe"})}) ==
         "train: after: there is no role 'stroe'; did you mean 'store'?");
-  CHECK(problem_of({role("a", {"a"})}) == "a: after: a role cannot wait for itself");
+  CHECK(problem_of({a_role("a", {"a"})}) == "a: after: a role cannot wait for itself");
   // d waits for the circle, and is not in it.
-  CHECK(problem_of({role("d", {"a"}), role("a", {"b"}), role("b", {"c:done"}), role("c", {"a"})}) ==
+  CHECK(problem_of({a_role("d", {"a"}), a_role("a", {"b"}), a_role("b", {"c:done"}),
+                    a_role("c", {"a"})}) ==
         "a: after: a waits for b waits for c waits for a: they wait for each other; leave one of "
         "these out");
-  auto named = role("a", {"b"});
+  auto named = a_role("a", {"nothing"});
   named.source = "rl.toml:3: [roles.a]";
-  CHECK(problem_of({named}) == "rl.toml:3: [roles.a]: after: there is no role 'b'");
+  CHECK(problem_of({named}) == "rl.toml:3: [roles.a]: after: there is no role 'nothing'");
 }

@@ -10,7 +10,7 @@ using Numbers = std::vector<std::uint64_t>;
 
 namespace {
 
-HostList list(const std::vector<std::string>& words) {
+HostList hosts_of(const std::vector<std::string>& words) {
   HostList list{.words = {}, .source = "--hosts", .settings = {}};
   for (const auto& word : words) list.words.push_back({word, "--hosts"});
   return list;
@@ -46,7 +46,7 @@ TEST_CASE("role_hosts: hosts of a role that are started here are further ones") 
   auto run = run_of(3);
   run.hosts = 2;
   run.roles[2].on = {{1, 2}};
-  REQUIRE(share_hosts(run, {{}, list({"1"}), list({"2"})}, true).has_value());
+  REQUIRE(share_hosts(run, {{}, hosts_of({"1"}), hosts_of({"2"})}, true).has_value());
   CHECK(run.hosts == 5);
   CHECK(run.roles[0].hosts == Numbers{0, 1});
   CHECK(run.roles[1].hosts == Numbers{2});
@@ -55,20 +55,20 @@ TEST_CASE("role_hosts: hosts of a role that are started here are further ones") 
 
 TEST_CASE("role_hosts: the host that is there by default is only for roles without hosts") {
   auto run = run_of(2);
-  REQUIRE(share_hosts(run, {list({"1"}), list({"1"})}, false).has_value());
+  REQUIRE(share_hosts(run, {hosts_of({"1"}), hosts_of({"1"})}, false).has_value());
   CHECK(run.hosts == 2);
   CHECK(run.roles[0].hosts == Numbers{0});
   CHECK(run.roles[1].hosts == Numbers{1});
   auto other = run_of(2);
-  REQUIRE(share_hosts(other, {{}, list({"1"})}, false).has_value());
+  REQUIRE(share_hosts(other, {{}, hosts_of({"1"})}, false).has_value());
   CHECK(other.hosts == 2);
   CHECK(other.roles[0].hosts == Numbers{0});
 }
 
 TEST_CASE("role_hosts: a machine that several roles name is one host") {
   auto run = run_of(2);
-  REQUIRE(
-      share_hosts(run, {list({"ssh:h1", "h2"}), list({"ssh:h2", "ssh:h3"})}, false).has_value());
+  REQUIRE(share_hosts(run, {hosts_of({"ssh:h1", "h2"}), hosts_of({"ssh:h2", "ssh:h3"})}, false)
+              .has_value());
   CHECK(run.from == RunArguments::From::ssh);
   CHECK(run.list.words.size() == 3);
   CHECK(run.roles[0].hosts == Numbers{0, 1});
@@ -78,10 +78,10 @@ TEST_CASE("role_hosts: a machine that several roles name is one host") {
 TEST_CASE("role_hosts: hosts of different kinds, and numbers that there are not, are refused") {
   auto run = run_of(2);
   run.hosts = 2;
-  CHECK(problem_of(run, {{}, list({"tcp:h1:7420"})}, true) ==
+  CHECK(problem_of(run, {{}, hosts_of({"tcp:h1:7420"})}, true) ==
         "r1: its hosts are running hosts, and others of the job are started on this machine: take "
         "hosts of one kind");
-  CHECK(problem_of(run, {{}, list({"0"})}, true) ==
+  CHECK(problem_of(run, {{}, hosts_of({"0"})}, true) ==
         "r1: --hosts takes 1 to 1024 hosts on this machine, not 0");
   run.roles[1].on = {{2, 3}};
   CHECK(problem_of(run, {{}, {}}, true) ==
