@@ -140,6 +140,7 @@ TEST_CASE("cli: spec 11.2: config RANKS shows what live procs go by, and --chang
   CHECK(done.out ==
         "[echo/1 host=0,gpu=1] terminate.grace  3s     runtime\n"
         "[echo/1 host=0,gpu=1] session.away     10s    default\n"
+        "[echo/1 host=0,gpu=1] handler.stuck    2m     default\n"
         "[echo/1 host=0,gpu=1] message.limit    1GiB   default\n"
         "[echo/1 host=0,gpu=1] log.level        error  environment\n");
   const auto told = parse_json(config({"echo", "--json"}).out);
