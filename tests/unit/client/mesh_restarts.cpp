@@ -15,7 +15,7 @@ namespace {
 
 using Ranks = std::vector<std::uint64_t>;
 using Starts = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
-const MeshRestarts::Time t0{1000s};
+const MeshRestarts::Time kFirst{1000s};
 
 RestartPlan plan_of(std::optional<std::uint64_t> budget, Gang gang = Gang::one) {
   return {.policy = {.on = RestartPolicy::On::failure,
@@ -26,7 +26,7 @@ RestartPlan plan_of(std::optional<std::uint64_t> budget, Gang gang = Gang::one) 
                      .jitter = 0}};
 }
 
-RankReport killed(std::uint64_t rank, std::uint64_t restarts = 0) {
+RankReport killed_rank(std::uint64_t rank, std::uint64_t restarts = 0) {
   RankReport end;
   end.rank = rank;
   end.restarts = restarts;
@@ -60,8 +60,8 @@ std::map<std::uint64_t, std::uint64_t> live(std::uint64_t ranks) {
 
 TEST_CASE("mesh_restarts: a rank that fails is said to restart, and does after the delay") {
   MeshRestarts restarts(plan_of(3), 2, 1);
-  CHECK(restarts.begin({}, live(2), t0).notices.empty());
-  const auto decided = restarts.on_end(killed(1), t0);
+  CHECK(restarts.begin({}, live(2), kFirst).notices.empty());
+  const auto decided = restarts.on_end(killed_rank(1), kFirst);
   REQUIRE(decided.notices.size() == 1);
   CHECK_FALSE(decided.notices[0].is_given_up);
   CHECK(decided.notices[0].ranks == RankSet{{1, 2}});
@@ -69,8 +69,8 @@ TEST_CASE("mesh_restarts: a rank that fails is said to restart, and does after t
         "rank 1 is restarted in 1.0 s (restart 1 of 3): killed by SIGKILL");
   CHECK(decided.starts.empty());
   CHECK(restarts.is_waiting(1));
-  CHECK(restarts.next_due() == t0 + 1s);
-  CHECK(restarts.turn(t0 + 1s).starts == Starts{{1, 1}});
+  CHECK(restarts.next_due() == kFirst + 1s);
+  CHECK(restarts.turn(kFirst + 1s).starts == Starts{{1, 1}});
   // It is not known to live before its host says so.
   CHECK(restarts.is_waiting(1));
   restarts.on_live(1, 0);  // late news of the incarnation before
@@ -78,30 +78,30 @@ TEST_CASE("mesh_restarts: a rank that fails is said to restart, and does after t
   restarts.on_live(1, 1);
   CHECK_FALSE(restarts.is_waiting(1));
   // The end of the former incarnation, told once more, is none of the new one.
-  CHECK(restarts.on_end(killed(1), t0 + 2s).notices.empty());
-  CHECK(restarts.on_end(killed(1, 1), t0 + 3s).notices.size() == 1);
+  CHECK(restarts.on_end(killed_rank(1), kFirst + 2s).notices.empty());
+  CHECK(restarts.on_end(killed_rank(1, 1), kFirst + 3s).notices.size() == 1);
 }
 
 TEST_CASE("mesh_restarts: what an owner before has used counts, and the end of it is told once") {
   MeshRestarts first(plan_of(2), 1, 1);
-  first.begin({}, live(1), t0);
-  first.on_end(killed(0), t0);
+  first.begin({}, live(1), kFirst);
+  first.on_end(killed_rank(0), kFirst);
   // The restart that has not begun is for the owner that follows to decide.
-  CHECK(first.plan(t0).used.empty());
-  first.turn(t0 + 1s);
-  const auto plan = first.plan(t0 + 1s);
+  CHECK(first.plan(kFirst).used.empty());
+  first.turn(kFirst + 1s);
+  const auto plan = first.plan(kFirst + 1s);
   REQUIRE(plan.used.size() == 1);
   CHECK(plan.used[0].all == 1);
   CHECK_FALSE(plan.is_over);
 
   MeshRestarts second(plan, 1, 1);
-  second.begin({}, {{0, 1}}, t0 + 10s);
-  const auto again = second.on_end(killed(0, 1), t0 + 11s);
+  second.begin({}, {{0, 1}}, kFirst + 10s);
+  const auto again = second.on_end(killed_rank(0, 1), kFirst + 11s);
   REQUIRE(again.notices.size() == 1);
   CHECK(again.notices[0].words.find("(restart 2 of 2)") != std::string::npos);
-  second.turn(t0 + 20s);
+  second.turn(kFirst + 20s);
   second.on_live(0, 2);
-  const auto over = second.on_end(killed(0, 2), t0 + 21s);
+  const auto over = second.on_end(killed_rank(0, 2), kFirst + 21s);
   REQUIRE(over.notices.size() == 1);
   CHECK(over.notices[0].is_given_up);
   CHECK(over.notices[0].words ==
@@ -109,104 +109,105 @@ TEST_CASE("mesh_restarts: what an owner before has used counts, and the end of i
         "SIGKILL");
   CHECK(over.starts.empty());
   CHECK(second.is_over());
-  CHECK(second.plan(t0 + 22s).is_over);
-  CHECK(second.turn(t0 + 100s).notices.empty());
+  CHECK(second.plan(kFirst + 22s).is_over);
+  CHECK(second.turn(kFirst + 100s).notices.empty());
   CHECK(second.given_up().size() == 1);
 }
 
 TEST_CASE("mesh_restarts: a rank that has ended before the controller came is restarted as well") {
   MeshRestarts restarts(plan_of(3), 2, 1);
-  const auto begun = restarts.begin({killed(0)}, {{1, 0}}, t0);
+  const auto begun = restarts.begin({killed_rank(0)}, {{1, 0}}, kFirst);
   REQUIRE(begun.notices.size() == 1);
-  CHECK(restarts.turn(t0 + 1s).starts == Starts{{0, 1}});
+  CHECK(restarts.turn(kFirst + 1s).starts == Starts{{0, 1}});
 }
 
 TEST_CASE("mesh_restarts: a gang is stopped because of a rank, and all of it restarts") {
   MeshRestarts restarts(plan_of(1, Gang::all), 3, 1);
-  restarts.begin({}, live(3), t0);
-  const auto decided = restarts.on_end(killed(1), t0);
+  restarts.begin({}, live(3), kFirst);
+  const auto decided = restarts.on_end(killed_rank(1), kFirst);
   REQUIRE(decided.stops.size() == 1);
   CHECK(decided.stops[0].ranks == Ranks{0, 2});
   CHECK(decided.stops[0].cause == 1);
-  CHECK(restarts.on_end(stopped_because(0, 1), t0 + 100ms).notices.empty());
-  CHECK(restarts.turn(t0 + 1s).starts.empty());  // rank 2 lives
-  CHECK(restarts.on_end(stopped_because(2, 1), t0 + 2s).starts == Starts{{0, 1}, {1, 1}, {2, 1}});
+  CHECK(restarts.on_end(stopped_because(0, 1), kFirst + 100ms).notices.empty());
+  CHECK(restarts.turn(kFirst + 1s).starts.empty());  // rank 2 lives
+  CHECK(restarts.on_end(stopped_because(2, 1), kFirst + 2s).starts ==
+        Starts{{0, 1}, {1, 1}, {2, 1}});
   for (const auto rank : {0U, 1U, 2U}) restarts.on_live(rank, 1);
   // The budget is that of the mesh. Without it the others go, too.
-  const auto over = restarts.on_end(killed(0, 1), t0 + 3s);
+  const auto over = restarts.on_end(killed_rank(0, 1), kFirst + 3s);
   REQUIRE(over.notices.size() == 1);
   CHECK(over.notices[0].is_given_up);
   REQUIRE(over.stops.size() == 1);
   CHECK(over.stops[0].ranks == Ranks{1, 2});
   CHECK(over.stops[0].why == "rank 0 is not restarted: its budget of 1 restart is used up");
   CHECK_FALSE(restarts.is_over());
-  CHECK(restarts.on_end(stopped_because(1, 0, 1), t0 + 4s).notices.empty());
-  CHECK(restarts.on_end(stopped_because(2, 0, 1), t0 + 4s).notices.empty());
+  CHECK(restarts.on_end(stopped_because(1, 0, 1), kFirst + 4s).notices.empty());
+  CHECK(restarts.on_end(stopped_because(2, 0, 1), kFirst + 4s).notices.empty());
   CHECK(restarts.is_over());
 }
 
 TEST_CASE("mesh_restarts: a gang of which an owner before has restarted a part is completed") {
   auto plan = plan_of(3, Gang::all);
-  plan.used = {{.rank = 0, .all = 1, .in_a_row = 1, .spent = {t0}}};
+  plan.used = {{.rank = 0, .all = 1, .in_a_row = 1, .spent = {kFirst}}};
   MeshRestarts restarts(plan, 2, 1);
   // Rank 1 had failed and runs again; rank 0 was stopped for it, and does not.
-  const auto begun = restarts.begin({stopped_because(0, 1)}, {{1, 1}}, t0 + 5s);
+  const auto begun = restarts.begin({stopped_because(0, 1)}, {{1, 1}}, kFirst + 5s);
   CHECK(begun.notices.empty());
   CHECK(begun.stops.empty());
   CHECK(begun.starts == Starts{{0, 1}});
   // This was no restart of its own.
-  CHECK(restarts.plan(t0 + 6s).used[0].all == 1);
+  CHECK(restarts.plan(kFirst + 6s).used[0].all == 1);
 }
 
 TEST_CASE("mesh_restarts: what is stopped is not restarted, and what its host refuses is told") {
   MeshRestarts stopped(plan_of(3), 2, 1);
-  stopped.begin({}, live(2), t0);
-  stopped.on_end(killed(0), t0);
-  stopped.turn(t0 + 1s);
+  stopped.begin({}, live(2), kFirst);
+  stopped.on_end(killed_rank(0), kFirst);
+  stopped.turn(kFirst + 1s);
   CHECK(stopped.stop({}).cancelled == Ranks{0});
   CHECK_FALSE(stopped.is_waiting(0));
-  CHECK(stopped.on_end(killed(1), t0 + 2s).notices.empty());
+  CHECK(stopped.on_end(killed_rank(1), kFirst + 2s).notices.empty());
   CHECK(stopped.is_over());
 
   MeshRestarts refused(plan_of(3), 2, 1);
-  refused.begin({}, live(2), t0);
-  refused.on_end(killed(0), t0);
-  refused.turn(t0 + 1s);
-  const auto outcome = refused.on_refused(0, "it is drained", t0 + 2s);
+  refused.begin({}, live(2), kFirst);
+  refused.on_end(killed_rank(0), kFirst);
+  refused.turn(kFirst + 1s);
+  const auto outcome = refused.on_refused(0, "it is drained", kFirst + 2s);
   REQUIRE(outcome.notices.size() == 1);
   CHECK(outcome.notices[0].words == "rank 0 is not restarted: its host refuses: it is drained");
   CHECK_FALSE(refused.is_waiting(0));
-  CHECK(refused.turn(t0 + 100s).starts.empty());
+  CHECK(refused.turn(kFirst + 100s).starts.empty());
 }
 
 TEST_CASE("host_restarts: an order is repeated until the host has done it") {
   HostRestarts host;
-  CHECK_FALSE(host.take_start(t0));
+  CHECK_FALSE(host.take_start(kFirst));
   host.start(3, 1);
   host.start(4, 1);
   host.start(7, 2);
-  auto order = host.take_start(t0);
+  auto order = host.take_start(kFirst);
   REQUIRE(order);
   CHECK(order->restarts == 1);
   REQUIRE(order->ranks.size() == 1);
   CHECK(order->ranks[0].begin() == 3);
   CHECK(order->ranks[0].end() == 5);
-  CHECK_FALSE(host.take_start(t0));
+  CHECK_FALSE(host.take_start(kFirst));
   // Its former incarnation is not over.
-  CHECK(host.on_start_answer(fail(ErrorCode::would_block, ""), t0).empty());
-  CHECK(host.next_due() == t0 + 20ms);
-  CHECK_FALSE(host.take_start(t0 + 19ms));
-  REQUIRE(host.take_start(t0 + 20ms));
-  CHECK(host.on_start_answer(fail(ErrorCode::timeout, ""), t0 + 20ms).empty());
-  REQUIRE(host.take_start(t0 + 2s));
-  CHECK(host.on_start_answer({}, t0 + 2s).empty());
+  CHECK(host.on_start_answer(fail(ErrorCode::would_block, ""), kFirst).empty());
+  CHECK(host.next_due() == kFirst + 20ms);
+  CHECK_FALSE(host.take_start(kFirst + 19ms));
+  REQUIRE(host.take_start(kFirst + 20ms));
+  CHECK(host.on_start_answer(fail(ErrorCode::timeout, ""), kFirst + 20ms).empty());
+  REQUIRE(host.take_start(kFirst + 2s));
+  CHECK(host.on_start_answer({}, kFirst + 2s).empty());
   host.on_state(3, true, 1);
   host.on_state(4, true, 0);
-  order = host.take_start(t0 + 4s);
+  order = host.take_start(kFirst + 4s);
   REQUIRE(order);
   CHECK(order->ranks[0].begin() == 4);
-  CHECK(host.on_start_answer(fail(ErrorCode::not_exist, ""), t0 + 4s) == Ranks{4});
-  order = host.take_start(t0 + 6s);
+  CHECK(host.on_start_answer(fail(ErrorCode::not_exist, ""), kFirst + 4s) == Ranks{4});
+  order = host.take_start(kFirst + 6s);
   REQUIRE(order);
   CHECK(order->restarts == 2);
   host.on_state(7, false, 2);  // it has ended again already
@@ -217,32 +218,32 @@ TEST_CASE("host_restarts: stops name the rank that is their reason, one reason i
   HostRestarts host;
   host.stop(0, 5, "because of 5");
   host.stop(1, 6, "because of 6");
-  auto order = host.take_stop(t0);
+  auto order = host.take_stop(kFirst);
   REQUIRE(order);
   CHECK(order->because == 5);
   CHECK(order->reason == "because of 5");
-  host.on_stop_answer(false, t0);
-  CHECK_FALSE(host.take_stop(t0 + 500ms));
-  order = host.take_stop(t0 + 1s);
+  host.on_stop_answer(false, kFirst);
+  CHECK_FALSE(host.take_stop(kFirst + 500ms));
+  order = host.take_stop(kFirst + 1s);
   REQUIRE(order);
   CHECK(order->because == 5);
-  host.on_stop_answer(true, t0 + 1s);
-  order = host.take_stop(t0 + 1s);
+  host.on_stop_answer(true, kFirst + 1s);
+  order = host.take_stop(kFirst + 1s);
   REQUIRE(order);
   CHECK(order->because == 6);
-  host.on_stop_answer(true, t0 + 1s);
-  CHECK_FALSE(host.take_stop(t0 + 9s));
+  host.on_stop_answer(true, kFirst + 1s);
+  CHECK_FALSE(host.take_stop(kFirst + 9s));
   host.on_connected();  // the agent is another one, which may not know the order
-  CHECK(host.take_stop(t0 + 9s));
+  CHECK(host.take_stop(kFirst + 9s));
 }
 
 TEST_CASE("restart_plan: it travels as it is, times by the clock of the day") {
-  const ClockPair here{t0, std::chrono::system_clock::time_point(50'000s)};
+  const ClockPair here{kFirst, std::chrono::system_clock::time_point(50'000s)};
   auto plan = plan_of(5, Gang::rest);
   plan.policy.codes = {75, 137};
   plan.policy.window = 60s;
   plan.policy.jitter = 0.25;
-  plan.used = {{.rank = 0, .all = 4, .in_a_row = 2, .spent = {t0 - 30s, t0 - 10s}}};
+  plan.used = {{.rank = 0, .all = 4, .in_a_row = 2, .spent = {kFirst - 30s, kFirst - 10s}}};
   flatbuffers::FlatBufferBuilder builder;
   const auto wire = to_wire(plan, here);
   builder.Finish(wire::RestartPlan::Pack(builder, &wire));
