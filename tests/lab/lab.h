@@ -10,11 +10,9 @@
 #include <vector>
 
 #include "tests/support/process.h"
+#include "tests/support/wait.h"
 
 namespace meshbus::test {
-
-/// For what must come, on a busy machine with sanitizers.
-inline constexpr std::chrono::milliseconds in_time(60'000);
 
 /// What a host's cable does to each packet, in both directions.
 struct CableDelay {

@@ -100,9 +100,9 @@ void KeeperUnderTest::pump() {
 }
 
 bool KeeperUnderTest::wait_for(const std::function<bool()>& is_enough) {
-  const bool in_time = wait_until([&] { return pump(), is_enough(); }, long_enough);
-  if (!in_time) MESSAGE("the keeper under test: " << describe());
-  return in_time;
+  const bool is_done = wait_until([&] { return pump(), is_enough(); }, long_enough);
+  if (!is_done) MESSAGE("the keeper under test: " << describe());
+  return is_done;
 }
 bool KeeperUnderTest::wait_births(std::size_t count) {
   return wait_for([&] { return births.size() >= count; });

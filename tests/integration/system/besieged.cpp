@@ -28,7 +28,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // Read before main(), which removes all our variables from the environment.
-const std::chrono::seconds duration(number_from_environment("MESHBUS_TEST_SIEGE_SECONDS", 12));
+const std::chrono::seconds siege_duration(number_from_environment("MESHBUS_TEST_SIEGE_SECONDS",
+                                                                  12));
 const std::uint64_t all_ranks = number_from_environment("MESHBUS_TEST_SIEGE_RANKS", 8);
 
 constexpr std::uint32_t kEchoPort = 1;
@@ -197,7 +198,7 @@ class Job {
   }
 
   /// Calls a rank that lives; the time it took.
-  Clock::duration call(std::uint64_t number) {
+  Clock::siege_duration call(std::uint64_t number) {
     while (killed_.contains(next_ % all_ranks)) ++next_;
     const auto rank = next_++ % all_ranks;
     const std::string body = "call " + std::to_string(number);
@@ -246,7 +247,7 @@ class Job {
 /// Microseconds.
 struct Latencies {
   std::vector<std::int64_t> all;
-  void add(Clock::duration time) {
+  void add(Clock::siege_duration time) {
     all.push_back(std::chrono::duration_cast<std::chrono::microseconds>(time).count());
   }
   std::int64_t quantile(double part) {
@@ -290,9 +291,9 @@ TEST_CASE(
   std::thread victim([&] {
     const auto begin = Clock::now();
     const auto kills = all_ranks * 3 / 4;
-    for (std::uint64_t i = 0; Clock::now() < begin + duration; ++i) {
+    for (std::uint64_t i = 0; Clock::now() < begin + siege_duration; ++i) {
       pressed.add(job.call(i));
-      if (Clock::now() > begin + duration * (job.kills() + 1) / (kills + 1)) job.kill_one();
+      if (Clock::now() > begin + siege_duration * (job.kills() + 1) / (kills + 1)) job.kill_one();
     }
     is_over = true;
   });
@@ -321,13 +322,14 @@ TEST_CASE(
   CHECK(find_roles(host.roles().warden)->broker == broker);
   CHECK(most_memory < memory + 64 * 1024 * memory_scale);
   CHECK(wait_until([&] { return descriptors_of(broker) <= descriptors; }, in_time));
-  MESSAGE(duration.count() << " s, " << all_ranks << " ranks, " << job.kills() << " killed, "
-                           << pressed.all.size() << " calls; round trip before: median "
-                           << idle.quantile(0.5) << " us; pressed: median " << pressed.quantile(0.5)
-                           << ", 99 % " << pressed.quantile(0.99) << ", slowest "
-                           << pressed.quantile(1) << " us; broker: " << memory << " KiB and "
-                           << descriptors << " descriptors before, at most " << most_memory
-                           << " and " << most_descriptors << ", " << memory_of(broker) << " and "
-                           << descriptors_of(broker) << " in the end");
+  MESSAGE(siege_duration.count() << " s, " << all_ranks << " ranks, " << job.kills() << " killed, "
+                                 << pressed.all.size() << " calls; round trip before: median "
+                                 << idle.quantile(0.5) << " us; pressed: median "
+                                 << pressed.quantile(0.5) << ", 99 % " << pressed.quantile(0.99)
+                                 << ", slowest " << pressed.quantile(1) << " us; broker: " << memory
+                                 << " KiB and " << descriptors << " descriptors before, at most "
+                                 << most_memory << " and " << most_descriptors << ", "
+                                 << memory_of(broker) << " and " << descriptors_of(broker)
+                                 << " in the end");
   job.stop();
 }

@@ -14,7 +14,7 @@ using cli::RoleArguments;
 
 namespace {
 
-RoleArguments a_role(const std::string& program, const std::string& name = {}) {
+RoleArguments a_program(const std::string& program, const std::string& name = {}) {
   RoleArguments role;
   role.command = {program};
   role.name = name;
@@ -24,8 +24,8 @@ RoleArguments a_role(const std::string& program, const std::string& name = {}) {
 }  // namespace
 
 TEST_CASE("job_plan: roles of one program are told apart, names that were said stay") {
-  std::vector<RoleArguments> roles{a_role("/bin/sh"), a_role("sh", "store"), a_role("sh"),
-                                   a_role("sh")};
+  std::vector<RoleArguments> roles{a_program("/bin/sh"), a_program("sh", "store"), a_program("sh"),
+                                   a_program("sh")};
   REQUIRE(cli::name_roles(roles).has_value());
   CHECK(roles[0].name == "sh");
   CHECK(roles[1].name == "store");
@@ -39,11 +39,11 @@ TEST_CASE("job_plan: names that are equal, or give equal variables, are refused"
     REQUIRE_FALSE(named.has_value());
     return named.error().detail();
   };
-  CHECK(problem_of({a_role("a", "x"), a_role("b", "x")}) ==
+  CHECK(problem_of({a_program("a", "x"), a_program("b", "x")}) ==
         "two roles have the name 'x': give one of them another --name");
-  CHECK(problem_of({a_role("a", "Store"), a_role("b", "store")}).find("MESHBUS_ROLE_STORE") !=
+  CHECK(problem_of({a_program("a", "Store"), a_program("b", "store")}).find("MESHBUS_ROLE_STORE") !=
         std::string::npos);
-  CHECK(problem_of({a_role("a", "store"), a_role("b", "store_port")})
+  CHECK(problem_of({a_program("a", "store"), a_program("b", "store_port")})
             .find("MESHBUS_ROLE_STORE_PORT") != std::string::npos);
 }
 
