@@ -198,7 +198,7 @@ class Job {
   }
 
   /// Calls a rank that lives; the time it took.
-  Clock::siege_duration call(std::uint64_t number) {
+  Clock::duration call(std::uint64_t number) {
     while (killed_.contains(next_ % all_ranks)) ++next_;
     const auto rank = next_++ % all_ranks;
     const std::string body = "call " + std::to_string(number);
@@ -247,7 +247,7 @@ class Job {
 /// Microseconds.
 struct Latencies {
   std::vector<std::int64_t> all;
-  void add(Clock::siege_duration time) {
+  void add(Clock::duration time) {
     all.push_back(std::chrono::duration_cast<std::chrono::microseconds>(time).count());
   }
   std::int64_t quantile(double part) {
