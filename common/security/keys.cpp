@@ -100,6 +100,7 @@ Result<void> parse_keys(const std::string& path, std::string_view text,
   return {};
 }
 
+/// `mode` is that of a new file; one that root has handed to a group stays that group's.
 Result<void> write_file(const std::string& path, const std::string& text, mode_t mode) {
   const std::string part = path + ".part" + std::to_string(::getpid());
   const auto failed = [&](const std::string& call) {
@@ -113,6 +114,12 @@ Result<void> write_file(const std::string& path, const std::string& text, mode_t
     return fail(ErrorCode::io_error, "cannot write " + path + ": " + os_error("open " + part));
   if (::write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
     return failed("write");
+  struct stat former{};
+  if (::lstat(path.c_str(), &former) == 0 && S_ISREG(former.st_mode) && former.st_uid == 0 &&
+      ::geteuid() == 0 && former.st_gid != 0) {
+    if (::fchown(fd.get(), 0, former.st_gid) != 0) return failed("fchown");
+    mode |= former.st_mode & 0040;
+  }
   if (::fchmod(fd.get(), mode) != 0) return failed("fchmod");
   if (::fsync(fd.get()) != 0) return failed("fsync");
   if (::rename(part.c_str(), path.c_str()) != 0) return failed("rename");
@@ -178,7 +185,8 @@ Result<KeyPair> read_key_pair(const std::string& path) {
     return refuse("secret key " + path + " belongs to user " + std::to_string(status.st_uid) +
                   "; chown it to user " + std::to_string(::geteuid()));
   // What an administrator hands to a service comes as root:GROUP 0640 (as for PostgreSQL, say).
-  const mode_t closed = status.st_uid == 0 && ::geteuid() != 0 ? 027 : 077;
+  const bool is_handed = status.st_uid == 0 && (::geteuid() != 0 || status.st_gid != 0);
+  const mode_t closed = is_handed ? 027 : 077;
   if ((status.st_mode & closed) != 0)
     return refuse("secret key " + path + " is open to others (mode 0" +
                   std::string(1, static_cast<char>('0' + (status.st_mode >> 6 & 7))) +

@@ -61,7 +61,10 @@ void check_has_no_rights(pid_t broker) {
   CHECK(status_of(broker, "Uid") == user + "\t" + user + "\t" + user + "\t" + user);
   for (const char* set : {"CapInh", "CapPrm", "CapEff", "CapAmb"})
     CHECK(status_of(broker, set) == "0000000000000000");
-  CHECK(status_of(broker, "NoNewPrivs") == "1");
+  // Of every thread, ZeroMQ's too.
+  for (const auto& task :
+       std::filesystem::directory_iterator("/proc/" + std::to_string(broker) + "/task"))
+    CHECK(status_of(std::stoi(task.path().filename()), "NoNewPrivs") == "1");
   // What belongs to it belongs to root: it cannot be dumped or traced by that user's processes.
   struct stat status{};
   REQUIRE(::stat(("/proc/" + std::to_string(broker) + "/mem").c_str(), &status) == 0);

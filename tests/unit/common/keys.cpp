@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -61,6 +62,31 @@ TEST_CASE("keys: a secret that others may read is refused, with what to do") {
   CHECK(read_key_pair(path).has_value());
   CHECK(has(error_of(dir / "nobody.key"), "meshbus keygen"));
   CHECK(has(error_of(dir.path().string()), "no regular file"));
+}
+
+TEST_CASE("keys: root's key that is handed to a group is read by root, and stays that group's") {
+  if (::geteuid() != 0) {
+    MESSAGE("skipped: only root hands a file to another group");
+    return;
+  }
+  const TempDir dir;
+  const auto path = dir / "h1.key";
+  const auto hand = [&](gid_t group, mode_t mode) {
+    REQUIRE(::chown(path.c_str(), 0, group) == 0);
+    REQUIRE(::chmod(path.c_str(), mode) == 0);
+  };
+  REQUIRE(write_key_pair(path, *KeyPair::make(), "h1").has_value());
+  hand(65534, 0640);
+  CHECK(read_key_pair(path).has_value());
+  REQUIRE(write_key_pair(path, *KeyPair::make(), "h1").has_value());
+  struct stat status{};
+  REQUIRE(::stat(path.c_str(), &status) == 0);
+  CHECK(status.st_gid == 65534);
+  CHECK((status.st_mode & 0777) == 0640);
+  hand(65534, 0660);
+  CHECK(has(error_of(path), "chmod 600 " + path));
+  hand(0, 0640);
+  CHECK(has(error_of(path), "chmod 600 " + path));
 }
 
 TEST_CASE("keys: odd files are errors that quote no secret") {
