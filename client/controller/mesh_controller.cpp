@@ -45,7 +45,8 @@ bool MeshController::take(Entry& here, const wire::RankState& state, Time now) {
   if (state.state() != wire::ProcState::ready || change != Change::state)
     troubles_.forget(state.rank());
   here.second.restarts.on_state(state.rank(), !is_terminal(state.state()), state.restarts());
-  if (restarts_ && !is_terminal(state.state())) restarts_->on_live(state.rank(), state.restarts());
+  if (restarts_ && !is_terminal(state.state()))
+    carry_out(restarts_->on_live(state.rank(), state.restarts()));
   tell(state.rank(), now);
   return true;
 }

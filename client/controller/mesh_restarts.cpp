@@ -66,6 +66,7 @@ void MeshRestarts::give_up(Outcome& outcome, std::uint64_t rank, const std::stri
   Stop stop{.ranks = {},
             .cause = rank,
             .why = "rank " + std::to_string(rank) + " is not restarted: " + why};
+  gang_stop_ = stop;
   for (const auto& [other, restarts] : live_) stop.ranks.push_back(other);
   if (!stop.ranks.empty()) outcome.stops.push_back(std::move(stop));
   const auto stopped = restarter_.stop({});
@@ -155,12 +156,19 @@ MeshRestarts::Outcome MeshRestarts::on_end(const RankReport& end, Time now) {
   return outcome;
 }
 
-void MeshRestarts::on_live(std::uint64_t rank, std::uint64_t restarts) {
-  if (rank >= size_) return;
+MeshRestarts::Outcome MeshRestarts::on_live(std::uint64_t rank, std::uint64_t restarts) {
+  Outcome outcome;
+  if (rank >= size_) return outcome;
   const auto starting = starting_.find(rank);
-  if (starting != starting_.end() && restarts < starting->second) return;
+  if (starting != starting_.end() && restarts < starting->second) return outcome;
   if (starting != starting_.end()) starting_.erase(starting);
-  live_[rank] = restarts;
+  const bool is_new = live_.insert_or_assign(rank, restarts).second;
+  if (is_new && gang_stop_) {
+    auto stop = *gang_stop_;
+    stop.ranks = {rank};
+    outcome.stops.push_back(std::move(stop));
+  }
+  return outcome;
 }
 
 MeshRestarts::Outcome MeshRestarts::on_refused(std::uint64_t rank, const std::string& why,

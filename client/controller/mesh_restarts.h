@@ -53,8 +53,9 @@ class MeshRestarts {
                 const std::map<std::uint64_t, std::uint64_t>& live, Time now);
   /// A rank has ended, with its exit report. Once for each end.
   Outcome on_end(const RankReport& end, Time now);
-  /// A live rank is known to be in that incarnation.
-  void on_live(std::uint64_t rank, std::uint64_t restarts);
+  /// A live rank is known to be in that incarnation. One that begins after its gang was given up
+  /// is stopped.
+  Outcome on_live(std::uint64_t rank, std::uint64_t restarts);
   /// The host cannot restart the rank.
   Outcome on_refused(std::uint64_t rank, const std::string& why, Time now);
   /// These ranks (empty = all) begin no other incarnation.
@@ -85,6 +86,8 @@ class MeshRestarts {
   std::map<std::uint64_t, std::uint64_t> live_;
   /// Ordered to begin an incarnation: rank -> its restarts.
   std::map<std::uint64_t, std::uint64_t> starting_;
+  /// Why the gang begins no other incarnation, with the rank that is the cause.
+  std::optional<Stop> gang_stop_;
   /// Ranks whose end was for good and was told so.
   std::vector<Notice> given_up_;
   bool is_stopped_ = false;

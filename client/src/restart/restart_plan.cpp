@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "wire/lifecycle_generated.h"
 
@@ -10,6 +11,8 @@ namespace {
 
 /// For each rank, as in the schema.
 constexpr std::size_t kMostTimes = 1000;
+/// Restarts of all ranks that a plan of a peer can count: 8 MB of times. No mesh gets so far.
+constexpr std::uint64_t kMostRestarts = 1'000'000;
 
 std::int64_t to_real_ns(RestartUsage::Time time, const ClockPair& now) {
   const auto real = now.real - (now.steady - time);
@@ -19,9 +22,9 @@ std::int64_t to_real_ns(RestartUsage::Time time, const ClockPair& now) {
 RestartUsage::Time to_steady(std::int64_t real_ns, const ClockPair& now) {
   const auto real_now =
       std::chrono::duration_cast<std::chrono::nanoseconds>(now.real.time_since_epoch());
-  // A clock that is ahead of ours has used it now, not later.
-  const auto age =
-      std::max(real_now - std::chrono::nanoseconds(real_ns), std::chrono::nanoseconds(0));
+  // A clock that is ahead of ours has used it now, not later. Before 1970 there were no restarts.
+  const auto age = std::max(real_now - std::chrono::nanoseconds(std::max<std::int64_t>(real_ns, 0)),
+                            std::chrono::nanoseconds(0));
   return now.steady - std::chrono::duration_cast<RestartUsage::Time::duration>(age);
 }
 
@@ -73,20 +76,26 @@ RestartPlan from_wire(const wire::RestartPlan& plan, const ClockPair& now) {
   policy.max_delay = from_ms(plan.max_delay_ms());
   policy.jitter = std::min(plan.jitter_milli() / 1000.0, 1.0);
   out.is_over = plan.over();
+  std::map<std::uint64_t, std::size_t> at;  // index in `used` by rank
+  auto room = kMostRestarts;
   for (flatbuffers::uoffset_t i = 0; plan.used() != nullptr && i < plan.used()->size(); ++i) {
     const auto* const used = plan.used()->Get(i);
     RestartUsage usage{.rank = used->rank(), .all = used->all(), .in_a_row = used->in_a_row()};
     // Without a window each restart counts for ever.
-    if (policy.budget && policy.window.count() == 0)
-      usage.spent.assign(std::min(usage.all, *policy.budget), now.steady);
-    out.used.push_back(std::move(usage));
+    if (policy.budget && policy.window.count() == 0) {
+      const auto counted = std::min({usage.all, *policy.budget, room});
+      usage.spent.assign(counted, now.steady);
+      room -= counted;
+    }
+    if (at.emplace(usage.rank, out.used.size()).second) out.used.push_back(std::move(usage));
   }
   for (flatbuffers::uoffset_t i = 0; plan.times() != nullptr && i < plan.times()->size(); ++i) {
     const auto* const time = plan.times()->Get(i);
-    const auto found = std::find_if(out.used.begin(), out.used.end(),
-                                    [&](const auto& usage) { return usage.rank == time->rank(); });
+    const auto found = at.find(time->rank());
     const bool counts = policy.budget && policy.window.count() > 0;
-    if (found != out.used.end() && counts) found->spent.push_back(to_steady(time->time_ns(), now));
+    if (found == at.end() || !counts) continue;
+    auto& spent = out.used[found->second].spent;
+    if (spent.size() < kMostTimes) spent.push_back(to_steady(time->time_ns(), now));
   }
   for (auto& usage : out.used) std::sort(usage.spent.begin(), usage.spent.end());
   return out;

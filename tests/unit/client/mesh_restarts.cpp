@@ -237,6 +237,40 @@ TEST_CASE("host_restarts: stops name the rank that is their reason, one reason i
   CHECK(host.take_stop(kFirst + 9s));
 }
 
+TEST_CASE("mesh_restarts: a rank that begins after its gang was given up is stopped") {
+  MeshRestarts restarts(plan_of(3, Gang::all), 2, 1);
+  (void)restarts.begin({killed_rank(0), stopped_because(1, 0)}, {}, kFirst);
+  const auto started = restarts.turn(kFirst + 60s);
+  REQUIRE(started.starts == Starts{{0, 1}, {1, 1}});
+  const auto refused = restarts.on_refused(1, "it is drained", kFirst + 61s);
+  CHECK(refused.stops.empty());
+  CHECK(refused.cancelled == Ranks{0});
+  // Its host had begun it before the order was void.
+  const auto late = restarts.on_live(0, 1);
+  REQUIRE(late.stops.size() == 1);
+  CHECK(late.stops[0].ranks == Ranks{0});
+  CHECK(late.stops[0].cause == 1);
+  CHECK(restarts.on_live(0, 1).stops.empty());
+}
+
+TEST_CASE("restart_plan: one that no mesh can have is bounded") {
+  wire::RestartPlanT hostile;
+  hostile.budget = UINT64_MAX;
+  for (std::uint64_t rank = 0; rank < 3; ++rank) hostile.used.emplace_back(rank, UINT64_MAX, 1U, 0);
+  const ClockPair here{kFirst, std::chrono::system_clock::time_point(50'000s)};
+  const auto read = [&] {
+    flatbuffers::FlatBufferBuilder builder;
+    builder.Finish(wire::RestartPlan::Pack(builder, &hostile));
+    return from_wire(*flatbuffers::GetRoot<wire::RestartPlan>(builder.GetBufferPointer()), here);
+  };
+  std::size_t counted = 0;
+  for (const auto& usage : read().used) counted += usage.spent.size();
+  CHECK(counted <= 1'000'000);
+  hostile.window_ms = UINT64_MAX;
+  for (int i = 0; i < 5000; ++i) hostile.times.emplace_back(0, i % 2 == 0 ? INT64_MIN : INT64_MAX);
+  CHECK(read().used[0].spent.size() == 1000);
+}
+
 TEST_CASE("restart_plan: it travels as it is, times by the clock of the day") {
   const ClockPair here{kFirst, std::chrono::system_clock::time_point(50'000s)};
   auto plan = plan_of(5, Gang::rest);
