@@ -53,7 +53,9 @@ void UpdateRouter::add(std::shared_ptr<MeshMonitor> monitor, Reactor& reactor) {
 }
 
 void UpdateRouter::remove(const MeshMonitor& monitor) {
-  meshes_.erase(monitor.name());
+  // Another handle of the same mesh may have taken its place.
+  const auto found = meshes_.find(monitor.name());
+  if (found != meshes_.end() && &found->second.monitor() == &monitor) meshes_.erase(found);
 }
 
 void UpdateRouter::add(std::shared_ptr<LogFeed> feed) {

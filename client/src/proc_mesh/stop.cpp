@@ -26,12 +26,31 @@ std::vector<std::uint64_t> hosts_with(const RankTable& table,
   return hosts;
 }
 
+/// Whether its controller is to restart nothing any more, which hosts tell it that hear of the stop
+/// of a whole mesh, also those whose ranks have all ended.
+bool is_to_end_restarts(const MeshMonitor& monitor, const StopOptions& options) {
+  return options.ranks.empty() && monitor.has_restarts() && monitor.progress().is_handed_over();
+}
+
+std::vector<std::uint64_t> hosts_to_ask(const MeshMonitor& monitor, const RankTable& table,
+                                        const StopOptions& options) {
+  if (!is_to_end_restarts(monitor, options))
+    return hosts_with(table, table.not_ended(options.ranks));
+  std::vector<std::uint64_t> hosts;
+  for (std::uint64_t host = 0; host < monitor.mesh().hosts().size(); ++host) {
+    if (const auto block = monitor.mesh().block_of(host); block && block->begin < block->end)
+      hosts.push_back(host);
+  }
+  return hosts;
+}
+
 Connection::Answer order(Connection& connection, const MeshMonitor& monitor,
                          const StopOptions& options, std::uint64_t host,
                          std::chrono::milliseconds deadline) {
   wire::StopProcsT stop;
   stop.mesh = monitor.name();
-  stop.ranks = to_wire(ranks_on(monitor.mesh(), host, options.ranks));
+  if (!is_to_end_restarts(monitor, options))
+    stop.ranks = to_wire(ranks_on(monitor.mesh(), host, options.ranks));
   stop.reason = options.reason;
   stop.requester = connection.self();
   stop.because = options.because;
@@ -59,7 +78,7 @@ void order_stop(ContextCore& core, Connection& connection, MeshMonitor& monitor,
   if (!core.check_process()) return;
   monitor.stop_restarts(options.ranks);
   const auto table = monitor.progress().table();
-  for (const auto host : hosts_with(table, table.not_ended(options.ranks)))
+  for (const auto host : hosts_to_ask(monitor, table, options))
     order(connection, monitor, options, host, kAskLimit);
 }
 
@@ -77,7 +96,7 @@ Result<MeshOutcome> stop_ranks(ContextCore& core, Connection& connection, MeshMo
   std::vector<std::uint64_t> to_ask;
   {
     const auto table = monitor.progress().table();
-    to_ask = hosts_with(table, table.not_ended(options.ranks));
+    to_ask = hosts_to_ask(monitor, table, options);
   }
   while (!to_ask.empty()) {
     std::vector<Connection::Answer> answers;

@@ -8,6 +8,7 @@
 #include "client/src/host_mesh/host_mesh_impl.h"
 #include "client/src/proc_mesh/proc_mesh_impl.h"
 #include "client/src/proc_mesh/restart_orders.h"
+#include "common/base/log.h"
 #include "common/security/token.h"
 #include "wire/lifecycle_generated.h"
 #include "wire/supervision_generated.h"
@@ -60,9 +61,12 @@ class TakeOver {
   Result<void> read_plan() {
     plan_.reset();
     states_ = ask(hosts_);
+    std::optional<Error> problem;
     for (const auto& [host, answer] : states_) {
-      if (!answer)
-        return fail(answer.error().within("taking mesh " + mesh_ + ": host " + host.to_string()));
+      if (!answer) {
+        problem = answer.error().within("taking mesh " + mesh_ + ": host " + host.to_string());
+        continue;
+      }
       const auto* const state = answer->body_as<wire::MeshState>();
       const auto* const ownership = state == nullptr ? nullptr : state->ownership();
       if (ownership == nullptr || ownership->restarts() == nullptr) continue;
@@ -73,7 +77,20 @@ class TakeOver {
         plan_ = std::move(plan);
       }
     }
+    if (problem) return fail(*problem);
     return {};
+  }
+
+  /// What the owner before has used until the last moment. This launcher is the owner now, which
+  /// renews the lease: a host that does not answer now is asked again by the upkeep, and until then
+  /// counts with what it said before.
+  void read_plan_again() {
+    auto before = plan_;
+    const auto read = read_plan();
+    if (read) return;
+    log::warn(read.error().to_string() + "; it is taken with what is known");
+    if (before && plan_) merge_into(*before, *plan_);
+    plan_ = std::move(before);
   }
 
   /// The owner, or with none each host, makes us the owner. Errors: what they say.
@@ -184,14 +201,12 @@ Result<ProcMesh> HostMesh::take_over(std::string_view mesh, Handlers handlers,
     monitor->progress().note_accepted(index);
   // Before the hosts tell us everything, as the owner.
   core.run([&] { connection.updates().add(monitor, core.reactor()); });
-  auto taken = taking.take(lease);
-  // What the owner before has used until the last moment.
-  if (taken) taken = taking.read_plan();
-  if (!taken) {
+  if (auto taken = taking.take(lease); !taken) {
     core.run([&] { connection.updates().remove(*monitor); });
     monitor->abandon();
     return fail(taken.error());
   }
+  taking.read_plan_again();
   if (taking.plan() != nullptr) monitor->restore_restarts(*taking.plan());
   taking.feed(*monitor);
   if (monitor->has_restarts()) follow_restarts(core, connection, monitor, {});
