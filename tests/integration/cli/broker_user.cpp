@@ -61,7 +61,7 @@ void check_has_no_rights(pid_t broker) {
   CHECK(status_of(broker, "Uid") == user + "\t" + user + "\t" + user + "\t" + user);
   for (const char* set : {"CapInh", "CapPrm", "CapEff", "CapAmb"})
     CHECK(status_of(broker, set) == "0000000000000000");
-  // Of every thread, ZeroMQ's too.
+  // The threads of ZeroMQ have none either.
   for (const auto& task :
        std::filesystem::directory_iterator("/proc/" + std::to_string(broker) + "/task"))
     CHECK(status_of(std::stoi(task.path().filename()), "NoNewPrivs") == "1");

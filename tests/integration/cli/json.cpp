@@ -95,6 +95,12 @@ void ask_about_jobs(Contract& contract, const std::string& host, const TempDir& 
                                 dir / "refused.json", "--", "true"});
   CHECK(refused.status == ExitStatus::exited(125));
   contract.add("run", "run", content_of(dir / "refused.json"));
+  const auto several = run_cli({"run", "--hosts", host, "--json", dir / "several.json", "--name",
+                                "good", "--", "true", ":", "--name", "bad", "--", "false"});
+  INFO(several.err);
+  CHECK(several.status == ExitStatus::exited(1));
+  contract.add("run", "run", content_of(dir / "several.json"));
+  contract.on_hosts("why", {"bad"});
   contract.on_hosts("why", {"ended"});
   contract.on_hosts("why", {"end*"});
   contract.on_hosts("logs", {"ended"});
