@@ -115,7 +115,10 @@ bool Job::have_all_ended() const {
 
 milliseconds Job::grace() const {
   milliseconds longest{0};
-  for (const auto& role : roles_) longest = std::max(longest, role->parts().grace);
+  // Another thread writes to those that are still being started.
+  for (const auto& role : roles_) {
+    if (role->is_up()) longest = std::max(longest, role->parts().grace);
+  }
   return longest;
 }
 
@@ -266,6 +269,7 @@ void Job::on_start_failed(const Error& error) {
 
 void Job::on_trouble(const JobRole& role, const JobRole::Trouble& trouble) {
   if (trouble.is_stopped_elsewhere) is_stopped_elsewhere_ = true;
+  if (!stop_.has_begun()) cause_ = &role;
   // Without a code it is that of the failure itself: see finish().
   if (trouble.code) {
     code_ = trouble.code;
@@ -358,7 +362,14 @@ void Job::on_not_ended() {
   }
   // Hosts of this run end with it, whatever they hear: nothing is gained by waiting for them.
   const bool is_standing = arguments_.from == RunArguments::From::addresses;
-  if (left.empty()) return stop_.wait_on(Clock::now());
+  if (left.empty() && !is_starting()) return stop_.wait_on(Clock::now());
+  if (left.empty()) {
+    say("a role is still being started, on a host that does not answer: giving up; its ranks end "
+        "with their host, or with the lease of this command");
+    if (!code_) code_ = kOwnFailure;
+    is_over_ = true;
+    return;
+  }
   if (is_standing && is_silence && stop_.wait_for_silent(Clock::now())) {
     for (const auto& role : left)
       say((role.name.empty() ? "" : role.name + ": ") + words_of_silence(role.ranks.ranks) +
@@ -467,6 +478,7 @@ std::optional<int> Job::finish() {
   bool are_ended = !is_starting();
   for (const auto& role : roles_) {
     roles.push_back(role->outcome());
+    roles.back().has_ended_job = role.get() == cause_;
     are_ended = are_ended && (!role->is_up() || roles.back().ranks.is_ended());
   }
   const auto first = first_failure(roles);

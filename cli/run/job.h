@@ -101,6 +101,8 @@ class Job {
   StopLadder stop_;
   /// Why a stop is under way: roles that come up meanwhile are stopped for it, too.
   std::string stop_reason_;
+  /// The role whose trouble was the first reason to stop.
+  const JobRole* cause_ = nullptr;
 };
 
 }  // namespace meshbus::cli

@@ -197,8 +197,12 @@ Result<JobFile> read_job_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::string text;
   // A directory can be opened, and not read.
-  if (file) text.assign(std::istreambuf_iterator<char>(file), {});
-  if (!file || errno != 0)
+  if (file) {
+    text.resize(kLargestFile + 1);
+    file.read(text.data(), static_cast<std::streamsize>(text.size()));
+    text.resize(static_cast<std::size_t>(file.gcount()));
+  }
+  if (file.bad() || !file.is_open() || errno != 0)
     return fail(ErrorCode::io_error,
                 path + ": " + (errno != 0 ? std::strerror(errno) : "it cannot be read"));
   if (text.size() > kLargestFile)

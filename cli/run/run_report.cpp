@@ -55,6 +55,8 @@ std::optional<RoleFailure> first_failure(const std::vector<RoleOutcome>& roles) 
   for (const auto& role : roles) {
     if (!role.ranks.first_failure) continue;
     const auto& report = *role.ranks.first_failure;
+    // An earlier one of another role was left to a restart.
+    if (role.has_ended_job) return RoleFailure{&role, &report};
     const bool is_earlier = first && first->report->ended && report.ended &&
                             *report.ended + kSameTime < *first->report->ended;
     if (!first || is_earlier) first = RoleFailure{&role, &report};

@@ -18,6 +18,8 @@ struct RoleOutcome {
   std::optional<ProcMeshRef> mesh = {};
   MeshOutcome ranks = {};
   BindingMap bindings = {};
+  /// The job was stopped because of it.
+  bool has_ended_job = false;
 };
 
 /// A rank of a role.
@@ -25,8 +27,9 @@ struct RoleFailure {
   const RoleOutcome* role;
   const RankReport* report;
 };
-/// The rank of all roles that failed first, by the clocks of the hosts; among ends within 50 ms,
-/// whose order is unknown, that of the role that stands first. The pointers are into `roles`.
+/// The first failure of the role because of which the job was stopped; without one, the rank of all
+/// roles that failed first, by the clocks of the hosts; among ends within 50 ms, whose order is
+/// unknown, that of the role that stands first. The pointers are into `roles`.
 std::optional<RoleFailure> first_failure(const std::vector<RoleOutcome>& roles);
 /// "rank 1 (host=0 on unix:/run/m/broker): exit 3", with the role in front if there are several.
 std::string words_of(const RoleFailure& failure);

@@ -34,12 +34,13 @@ constexpr std::size_t kLargestConfig = 1 << 20;
 /// Variables of meshbus that are not settings: they give a proc its identity (spec 4.4, 4.5), or
 /// are read before the settings.
 bool is_bootstrapping(std::string_view variable) {
-  static constexpr std::array<std::string_view, 9> names = {
-      "MESHBUS_BOOTSTRAP", "MESHBUS_CONFIG",      "MESHBUS_ADDR",
-      "MESHBUS_MESH",      "MESHBUS_RESTARTS",    "MESHBUS_CONTAINMENT",
-      "MESHBUS_HOSTS",     "MESHBUS_JOB_ATTEMPT", "MESHBUS_PROGRESS"};
+  static constexpr std::array<std::string_view, 12> names = {
+      "MESHBUS_BOOTSTRAP", "MESHBUS_CONFIG",      "MESHBUS_ADDR",  "MESHBUS_MESH",
+      "MESHBUS_RESTARTS",  "MESHBUS_CONTAINMENT", "MESHBUS_HOSTS", "MESHBUS_JOB_ATTEMPT",
+      "MESHBUS_PROGRESS",  "MESHBUS_ROLE",        "MESHBUS_ROLES", "MESHBUS_LISTEN_PORT"};
   return std::find(names.begin(), names.end(), variable) != names.end() ||
-         variable.starts_with("MESHBUS_RANK_") || variable.starts_with("MESHBUS_SIZE_");
+         variable.starts_with("MESHBUS_RANK_") || variable.starts_with("MESHBUS_SIZE_") ||
+         variable.starts_with("MESHBUS_ROLE_") || variable.starts_with("MESHBUS_TORCH_");
 }
 
 std::string in_quotes(std::string_view text) {

@@ -56,6 +56,32 @@ std::string example_job(const TempDir& dir, const std::string& role, const std::
 
 }  // namespace
 
+TEST_CASE("jobs: the failure that ended the job decides, not an earlier one that was restarted") {
+  const auto run = run_cli({"run",
+                            "--hosts",
+                            "1",
+                            "--name",
+                            "a",
+                            "--",
+                            "sh",
+                            "-c",
+                            "sleep 1; exit 3",
+                            ":",
+                            "--name",
+                            "b",
+                            "--restart",
+                            "on-failure:5",
+                            "--restart-delay",
+                            "60s",
+                            "--",
+                            "sh",
+                            "-c",
+                            "exit 1"});
+  INFO(run.err);
+  CHECK(run.status == ExitStatus::exited(3));
+  CHECK(run.err.find("first failure: a ") != std::string::npos);
+}
+
 TEST_CASE("cli: run with : runs both programs, each with its ranks, its prefix and its role") {
   const auto finished = run_cli({"run",
                                  "--hosts",
