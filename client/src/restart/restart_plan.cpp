@@ -45,7 +45,7 @@ wire::RestartPlanT to_wire(const RestartPlan& plan, const ClockPair& now) {
   wire::RestartPlanT out;
   out.on = static_cast<wire::RestartOn>(policy.on);
   out.codes.assign(policy.codes.begin(), policy.codes.end());
-  if (policy.budget) out.budget = *policy.budget;
+  out.budget = policy.budget;
   out.window_ms = to_ms(policy.window);
   out.gang = static_cast<wire::RestartGang>(policy.gang);
   out.delay_ms = to_ms(policy.delay);
