@@ -8,8 +8,6 @@
 namespace meshbus::host {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr std::size_t kMostMessage = 200;
 constexpr std::size_t kMostNote = 300;
 constexpr std::string_view kBlanks = " \t\r\n";
@@ -46,7 +44,7 @@ std::string_view last_place(std::string_view traceback) {
   return place;
 }
 
-const std::string* text_in(const Json& json, const char* key) {
+const std::string* text_in(const nlohmann::json& json, const char* key) {
   const auto found = json.is_object() ? json.find(key) : json.end();
   return found != json.end() && found->is_string() ? found->get_ptr<const std::string*>() : nullptr;
 }
@@ -54,10 +52,10 @@ const std::string* text_in(const Json& json, const char* key) {
 }  // namespace
 
 std::string error_note(std::string_view file) {
-  const auto json = Json::parse(file, nullptr, /*allow_exceptions=*/false);
+  const auto json = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return bounded(first_line(file), kMostMessage);
   // A message of its own is a text; @record wraps it.
-  const Json* message = &json;
+  const nlohmann::json* message = &json;
   if (const auto inner = json.find("message"); inner != json.end() && inner->is_object())
     message = &*inner;
   const auto* const words = text_in(*message, "message");

@@ -70,7 +70,7 @@ RestartPlan from_wire(const wire::RestartPlan& plan, const ClockPair& now) {
   if (is_known) policy.on = static_cast<RestartPolicy::On>(plan.on());
   if (is_known) policy.gang = static_cast<Gang>(plan.gang());
   if (plan.codes() != nullptr) policy.codes.assign(plan.codes()->begin(), plan.codes()->end());
-  if (plan.budget()) policy.budget = *plan.budget();
+  policy.budget = plan.budget();
   policy.window = from_ms(plan.window_ms());
   policy.delay = from_ms(plan.delay_ms());
   policy.max_delay = from_ms(plan.max_delay_ms());
