@@ -20,7 +20,7 @@ namespace meshbus::stacks {
 namespace {
 
 /// No answer is longer.
-constexpr std::size_t kLongest = 1u << 20;
+constexpr std::size_t kLargestAnswer = 1u << 20;
 
 /// The new process. Its exit says whether it has written its answer.
 int answer_as(const UserIds& user, const std::vector<ProcessReader::Target>& targets,
@@ -43,7 +43,7 @@ int answer_as(const UserIds& user, const std::vector<ProcessReader::Target>& tar
 std::string read_all(int from) {
   std::string text;
   std::array<char, 65536> piece{};
-  while (text.size() <= kLongest) {
+  while (text.size() <= kLargestAnswer) {
     const auto n = ::read(from, piece.data(), piece.size());
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) break;
@@ -56,7 +56,7 @@ std::string read_all(int from) {
 const wire::Stacks* find_answer(const std::string& text) {
   const auto* const bytes = reinterpret_cast<const std::uint8_t*>(text.data());
   flatbuffers::Verifier verifier(bytes, text.size());
-  if (text.size() > kLongest || !wire::VerifyControlBuffer(verifier)) return nullptr;
+  if (text.size() > kLargestAnswer || !wire::VerifyControlBuffer(verifier)) return nullptr;
   return wire::GetControl(bytes)->body_as_Stacks();
 }
 

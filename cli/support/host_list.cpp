@@ -15,7 +15,7 @@
 namespace meshbus::cli {
 namespace {
 
-constexpr std::size_t kMostHosts = 65'536;
+constexpr std::size_t kMostListed = 65'536;
 constexpr std::size_t kLargestFile = 4 << 20;
 
 bool is_blank(char c) {
@@ -64,9 +64,9 @@ Result<std::optional<std::vector<std::string>>> parse_range(std::string_view tex
     if (!parse(first_text, first) || !parse(last_text, last))
       return std::optional<std::vector<std::string>>();
     if (last < first) return refuse("the range " + std::string(part) + " goes backwards");
-    if (last - first >= kMostHosts)
+    if (last - first >= kMostListed)
       return refuse("the range " + std::string(part) + " is longer than " +
-                    std::to_string(kMostHosts));
+                    std::to_string(kMostListed));
     for (auto value = first; value <= last; ++value) {
       auto digits = std::to_string(value);
       if (digits.size() < first_text.size())
@@ -93,8 +93,8 @@ Result<std::vector<std::string>> expand(const std::string& word) {
       ++at;
       continue;
     }
-    if (texts.size() * values->size() > kMostHosts)
-      return refuse(word + ": more than " + std::to_string(kMostHosts) + " hosts");
+    if (texts.size() * values->size() > kMostListed)
+      return refuse(word + ": more than " + std::to_string(kMostListed) + " hosts");
     std::vector<std::string> longer;
     for (const auto& text : texts) {
       for (const auto& value : *values) longer.push_back(text + value);
@@ -158,8 +158,8 @@ Result<std::vector<std::string>> expand_hosts(std::string_view list) {
   for (const auto& part : split_list(list)) {
     auto texts = expand(part);
     if (!texts) return texts;
-    if (hosts.size() + texts->size() > kMostHosts)
-      return refuse("more than " + std::to_string(kMostHosts) + " hosts");
+    if (hosts.size() + texts->size() > kMostListed)
+      return refuse("more than " + std::to_string(kMostListed) + " hosts");
     hosts.insert(hosts.end(), texts->begin(), texts->end());
   }
   return hosts;
@@ -177,8 +177,8 @@ Result<std::vector<HostWord>> parse_hostfile(std::string_view text, const std::s
     auto more = to_words(line, "hostfile " + path + ", line " + std::to_string(number));
     if (!more) return more;
     words.insert(words.end(), more->begin(), more->end());
-    if (words.size() > kMostHosts)
-      return refuse("hostfile " + path + ": more than " + std::to_string(kMostHosts) + " hosts");
+    if (words.size() > kMostListed)
+      return refuse("hostfile " + path + ": more than " + std::to_string(kMostListed) + " hosts");
   }
   return words;
 }

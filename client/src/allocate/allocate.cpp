@@ -13,7 +13,7 @@ namespace meshbus {
 namespace {
 
 /// What an agent has sent before the end of its host may still be in our socket.
-constexpr std::chrono::milliseconds kLastWords{50};
+constexpr std::chrono::milliseconds kLastReports{50};
 /// The hosts are ready: they are asked, whatever of the time has gone already.
 constexpr std::chrono::milliseconds kLeastTime{1000};
 
@@ -78,7 +78,8 @@ Result<HostMesh> HostMesh::allocate(Context& context, std::string_view base,
     if (!end.is_proven) return log::warn("host " + host.to_string() + ": " + end.how);
     if (const auto there = weak.lock()) {
       there->post([there = there.get(), host, how = end.how] {
-        there->reactor().after(kLastWords, [there, host, how] { there->on_host_ended(host, how); });
+        there->reactor().after(kLastReports,
+                               [there, host, how] { there->on_host_ended(host, how); });
       });
     }
   });

@@ -10,7 +10,7 @@ namespace meshbus {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Kind = AllocationEvent::Kind;
+using EventKind = AllocationEvent::Kind;
 
 std::vector<HostAddr> addresses_of(const std::vector<std::shared_ptr<LaunchedHost>>& processes) {
   std::vector<HostAddr> addresses;
@@ -44,7 +44,7 @@ ProcessAllocation::ProcessAllocation(std::shared_ptr<ContextCore> core, Extent e
             const bool is_proven =
                 where == Where::here || exit.how.find("ended: exit 255") == std::string::npos;
             ends->note(rank, {exit.how, is_proven});
-            tell({exit.is_in_order ? Kind::stopped : Kind::failed, rank, host, exit.how});
+            tell({exit.is_in_order ? EventKind::stopped : EventKind::failed, rank, host, exit.how});
           });
     }
   });

@@ -16,7 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using Json = nlohmann::ordered_json;
-using Kind = AllocationEvent::Kind;
+using EventKind = AllocationEvent::Kind;
 
 /// How long the failure of one host waits for those of others.
 constexpr std::chrono::milliseconds kMoreFailures{300};
@@ -132,7 +132,7 @@ void end_all(const std::vector<Start>& starts, const std::string& failed,
   for (std::size_t i = 0; i < starts.size(); ++i) {
     starts[i].process->end_by(end);
     if (starts[i].problem.empty())
-      tell({Kind::stopped, i, starts[i].process->address(), "host " + failed + " failed"});
+      tell({EventKind::stopped, i, starts[i].process->address(), "host " + failed + " failed"});
   }
 }
 
@@ -184,11 +184,11 @@ Result<std::vector<std::shared_ptr<LaunchedHost>>> start_remote(
   for (const auto& host : hosts) {
     auto process = LaunchedHost::start_command(host.command);
     if (!process) {
-      tell({Kind::failed, starts.size(), {}, process.error().detail()});
+      tell({EventKind::failed, starts.size(), {}, process.error().detail()});
       end_all(starts, host.name, tell);
       return fail(process.error().within("host " + host.name));
     }
-    tell({Kind::created, starts.size(), {}, {}});
+    tell({EventKind::created, starts.size(), {}, {}});
     starts.push_back({.host = &host, .process = std::move(*process)});
     if (auto sent = starts.back().process->send(first_line); !sent)
       starts.back().problem = "it ended without a word";
@@ -212,7 +212,7 @@ Result<std::vector<std::shared_ptr<LaunchedHost>>> start_remote(
     for (std::size_t i = 0; i < starts.size(); ++i) {
       if (fds[2 * i].revents != 0) hear(starts[i]);
       if (fds[2 * i].revents != 0 && starts[i].is_ready)
-        tell({Kind::running, i, starts[i].process->address(), {}});
+        tell({EventKind::running, i, starts[i].process->address(), {}});
       if (fds[2 * i + 1].revents != 0) starts[i].process->read_words();
     }
     if (!are_introduced && std::none_of(starts.begin(), starts.end(),
@@ -231,7 +231,7 @@ Result<std::vector<std::shared_ptr<LaunchedHost>>> start_remote(
     if (start.is_open())
       start.problem = "it is not ready within " + std::to_string(deadline.count()) + " ms";
     explain(start, last_words_end);
-    tell({Kind::failed, i, {}, start.problem});
+    tell({EventKind::failed, i, {}, start.problem});
     names += (names.empty() ? "" : ", ") + start.host->name;
     problems += (problems.empty() ? "" : "; ") + start.words();
   }

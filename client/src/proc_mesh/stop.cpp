@@ -11,9 +11,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 /// A host that did not take the order is asked again so often.
-constexpr std::chrono::milliseconds kAgain{250};
+constexpr std::chrono::milliseconds kStopAgain{250};
 /// For one answer: an agent acknowledges at once.
-constexpr std::chrono::seconds kAskLimit{5};
+constexpr std::chrono::seconds kStopAskLimit{5};
 
 /// Hosts that still have ranks of the set.
 std::vector<std::uint64_t> hosts_with(const RankTable& table,
@@ -79,7 +79,7 @@ void order_stop(ContextCore& core, Connection& connection, MeshMonitor& monitor,
   monitor.stop_restarts(options.ranks);
   const auto table = monitor.progress().table();
   for (const auto host : hosts_to_ask(monitor, table, options))
-    order(connection, monitor, options, host, kAskLimit);
+    order(connection, monitor, options, host, kStopAskLimit);
 }
 
 Result<MeshOutcome> stop_ranks(ContextCore& core, Connection& connection, MeshMonitor& monitor,
@@ -100,7 +100,7 @@ Result<MeshOutcome> stop_ranks(ContextCore& core, Connection& connection, MeshMo
   }
   while (!to_ask.empty()) {
     std::vector<Connection::Answer> answers;
-    const auto limit = std::min<std::chrono::milliseconds>(kAskLimit, left_until(end));
+    const auto limit = std::min<std::chrono::milliseconds>(kStopAskLimit, left_until(end));
     for (const auto host : to_ask)
       answers.push_back(order(connection, monitor, options, host, limit));
     std::vector<std::uint64_t> failed;
@@ -117,7 +117,7 @@ Result<MeshOutcome> stop_ranks(ContextCore& core, Connection& connection, MeshMo
     }
     to_ask = std::move(failed);
     if (monitor.progress().wait(
-            is_done, to_ask.empty() ? left_until(end) : std::min(kAgain, left_until(end))))
+            is_done, to_ask.empty() ? left_until(end) : std::min(kStopAgain, left_until(end))))
       break;
     if (Clock::now() >= end) break;
   }
