@@ -10,7 +10,7 @@ namespace meshbus {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using EventKind = AllocationEvent::Kind;
+using HostChange = AllocationEvent::Kind;
 
 std::vector<HostAddr> addresses_of(const std::vector<std::shared_ptr<LaunchedHost>>& processes) {
   std::vector<HostAddr> addresses;
@@ -36,16 +36,16 @@ ProcessAllocation::ProcessAllocation(std::shared_ptr<ContextCore> core, Extent e
       where_(where) {
   core_->run([&] {
     for (std::uint64_t rank = 0; rank < processes_.size(); ++rank) {
-      processes_[rank]->watch(
-          core_->reactor(),
-          [rank, tell, where, ends = ends(), host = hosts()[rank]](const LaunchedHost::Exit& exit) {
-            // The end of a connection is no end of a host. One that has lost its launcher ends, and
-            // is missed when it does not answer.
-            const bool is_proven =
-                where == Where::here || exit.how.find("ended: exit 255") == std::string::npos;
-            ends->note(rank, {exit.how, is_proven});
-            tell({exit.is_in_order ? EventKind::stopped : EventKind::failed, rank, host, exit.how});
-          });
+      processes_[rank]->watch(core_->reactor(), [rank, tell, where, ends = ends(),
+                                                 host = hosts()[rank]](
+                                                    const LaunchedHost::Exit& exit) {
+        // The end of a connection is no end of a host. One that has lost its launcher ends, and
+        // is missed when it does not answer.
+        const bool is_proven =
+            where == Where::here || exit.how.find("ended: exit 255") == std::string::npos;
+        ends->note(rank, {exit.how, is_proven});
+        tell({exit.is_in_order ? HostChange::stopped : HostChange::failed, rank, host, exit.how});
+      });
     }
   });
 }

@@ -11,7 +11,7 @@ namespace meshbus {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using EventKind = AllocationEvent::Kind;
+using HostChange = AllocationEvent::Kind;
 
 /// Ends those that are left of a start that failed.
 void end_all(const std::vector<std::shared_ptr<LaunchedHost>>& hosts, const std::string& reason,
@@ -20,7 +20,7 @@ void end_all(const std::vector<std::shared_ptr<LaunchedHost>>& hosts, const std:
   const auto end = Clock::now() + LaunchedHost::kEndLimit;
   for (std::size_t i = 0; i < hosts.size(); ++i) {
     hosts[i]->end_by(end);
-    if (!failed.contains(i)) tell({EventKind::stopped, i, hosts[i]->address(), reason});
+    if (!failed.contains(i)) tell({HostChange::stopped, i, hosts[i]->address(), reason});
   }
 }
 
@@ -33,11 +33,11 @@ Result<std::vector<std::shared_ptr<LaunchedHost>>> LaunchedHost::start(
   for (std::uint64_t i = 0; i < count; ++i) {
     std::shared_ptr<LaunchedHost> host(new LaunchedHost());
     if (auto spawned = host->spawn(program, arguments); !spawned) {
-      tell({EventKind::failed, i, {}, spawned.error().detail()});
+      tell({HostChange::failed, i, {}, spawned.error().detail()});
       end_all(hosts, "host " + std::to_string(i) + " failed", {}, tell);
       return fail(spawned.error().within("host " + std::to_string(i)));
     }
-    tell({EventKind::created, i, {}, {}});
+    tell({HostChange::created, i, {}, {}});
     hosts.push_back(std::move(host));
   }
   const auto end = Clock::now() + deadline;
@@ -60,7 +60,7 @@ Result<std::vector<std::shared_ptr<LaunchedHost>>> LaunchedHost::start(
       if (fds[2 * i].revents != 0) {
         hosts[i]->read_ready();
         if (hosts[i]->announcement_)
-          tell({EventKind::running, i, hosts[i]->announcement_->host, {}});
+          tell({HostChange::running, i, hosts[i]->announcement_->host, {}});
       }
       if (fds[2 * i + 1].revents != 0 && !hosts[i]->read_stderr()) hosts[i]->stderr_.reset();
     }
@@ -85,7 +85,7 @@ Result<std::vector<std::shared_ptr<LaunchedHost>>> LaunchedHost::start(
       if (host.reap() && host.problem_ == "it ended without a word") host.problem_ = host.how_;
     }
     if (host.stderr_) host.read_stderr();
-    tell({EventKind::failed, i, {}, host.problem_ + host.quoted_last_words()});
+    tell({HostChange::failed, i, {}, host.problem_ + host.quoted_last_words()});
     failed.insert(i);
     names += (names.empty() ? "host " : ", ") + std::to_string(i);
     problems += (problems.empty() ? "" : "; ") +

@@ -16,7 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using Json = nlohmann::ordered_json;
-using EventKind = AllocationEvent::Kind;
+using HostChange = AllocationEvent::Kind;
 
 /// How long the failure of one host waits for those of others.
 constexpr std::chrono::milliseconds kMoreFailures{300};
@@ -132,7 +132,7 @@ void end_all(const std::vector<Start>& starts, const std::string& failed,
   for (std::size_t i = 0; i < starts.size(); ++i) {
     starts[i].process->end_by(end);
     if (starts[i].problem.empty())
-      tell({EventKind::stopped, i, starts[i].process->address(), "host " + failed + " failed"});
+      tell({HostChange::stopped, i, starts[i].process->address(), "host " + failed + " failed"});
   }
 }
 
@@ -184,11 +184,11 @@ Result<std::vector<std::shared_ptr<LaunchedHost>>> start_remote(
   for (const auto& host : hosts) {
     auto process = LaunchedHost::start_command(host.command);
     if (!process) {
-      tell({EventKind::failed, starts.size(), {}, process.error().detail()});
+      tell({HostChange::failed, starts.size(), {}, process.error().detail()});
       end_all(starts, host.name, tell);
       return fail(process.error().within("host " + host.name));
     }
-    tell({EventKind::created, starts.size(), {}, {}});
+    tell({HostChange::created, starts.size(), {}, {}});
     starts.push_back({.host = &host, .process = std::move(*process)});
     if (auto sent = starts.back().process->send(first_line); !sent)
       starts.back().problem = "it ended without a word";
@@ -212,7 +212,7 @@ Result<std::vector<std::shared_ptr<LaunchedHost>>> start_remote(
     for (std::size_t i = 0; i < starts.size(); ++i) {
       if (fds[2 * i].revents != 0) hear(starts[i]);
       if (fds[2 * i].revents != 0 && starts[i].is_ready)
-        tell({EventKind::running, i, starts[i].process->address(), {}});
+        tell({HostChange::running, i, starts[i].process->address(), {}});
       if (fds[2 * i + 1].revents != 0) starts[i].process->read_words();
     }
     if (!are_introduced && std::none_of(starts.begin(), starts.end(),
@@ -231,7 +231,7 @@ Result<std::vector<std::shared_ptr<LaunchedHost>>> start_remote(
     if (start.is_open())
       start.problem = "it is not ready within " + std::to_string(deadline.count()) + " ms";
     explain(start, last_words_end);
-    tell({EventKind::failed, i, {}, start.problem});
+    tell({HostChange::failed, i, {}, start.problem});
     names += (names.empty() ? "" : ", ") + start.host->name;
     problems += (problems.empty() ? "" : "; ") + start.words();
   }
