@@ -352,4 +352,9 @@ TEST_CASE("restart_plan: it travels as it is, times by the clock of the day") {
   REQUIRE(merged.used.size() == 2);
   CHECK(merged.used[0].all == 4);
   CHECK(merged.used[1].rank == 2);
+  // The account that has used more counts, wherever it stands.
+  merge_into(other, {.used = {{.rank = 2, .all = 3}, {.rank = 0, .all = 1}}});
+  REQUIRE(other.used.size() == 2);
+  CHECK(other.used[0].all == 3);
+  CHECK(other.used[1].all == 3);
 }
