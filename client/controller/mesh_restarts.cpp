@@ -111,6 +111,22 @@ void MeshRestarts::take(Outcome& outcome, Restarter::Actions actions) {
   }
 }
 
+bool MeshRestarts::is_half_done(const RankReport& end,
+                                const std::map<std::uint64_t, std::uint64_t>& live) const {
+  const auto gang = restarter_.policy().gang;
+  if (gang == Gang::one) return false;
+  const bool is_stopped = end.step != StopStep::none;
+  // These are not restarted with their gang.
+  const bool is_out = is_stopped ? !end.because : end.is_failure() && !restarter_.counts(end);
+  if (is_out) return false;
+  return std::any_of(live.begin(), live.end(), [&](const auto& other) {
+    const auto& [rank, restarts] = other;
+    if (is_stopped && rank == *end.because && restarts > 0) return true;
+    // With Gang::rest a later rank may have been restarted more often, without this one.
+    return restarts > end.restarts && (gang == Gang::all || rank < end.rank);
+  });
+}
+
 MeshRestarts::Outcome MeshRestarts::begin(const std::vector<RankReport>& ended,
                                           const std::map<std::uint64_t, std::uint64_t>& live,
                                           Time now) {
@@ -124,10 +140,7 @@ MeshRestarts::Outcome MeshRestarts::begin(const std::vector<RankReport>& ended,
   }
   std::vector<std::uint64_t> half_done;
   for (const auto& end : ended) {
-    const bool is_of_gang =
-        restarter_.policy().gang != Gang::one && end.because && end.step != StopStep::none;
-    const auto cause = is_of_gang ? live.find(*end.because) : live.end();
-    if (cause != live.end() && cause->second > 0) half_done.push_back(end.rank);
+    if (is_half_done(end, live)) half_done.push_back(end.rank);
   }
   for (const auto& end : ended) {
     if (std::find(half_done.begin(), half_done.end(), end.rank) != half_done.end()) continue;

@@ -74,6 +74,9 @@ class MeshRestarts {
   const std::vector<Notice>& given_up() const noexcept { return given_up_; }
 
  private:
+  /// Whether an owner before has restarted others of its gang since that end.
+  bool is_half_done(const RankReport& end,
+                    const std::map<std::uint64_t, std::uint64_t>& live) const;
   void take(Outcome& outcome, Restarter::Actions actions);
   void give_up(Outcome& outcome, std::uint64_t rank, const std::string& why);
   std::string budget_words() const;

@@ -66,7 +66,7 @@ void Recovery::take_over_mesh(const LeftMesh& left) {
     if (restore_ranks(*mesh, left, assignment, parts)) parts_.launches.limit(assignment);
   }
   if (mesh == nullptr) return;
-  if (mesh->live > 0) parts_.owners.arm(*mesh);
+  parts_.owners.arm(*mesh);
   for (const auto& [rank, proc] : mesh->procs) parts_.ending.resume(*proc);
 }
 

@@ -6,6 +6,7 @@
 
 #include "agent/host/lifecycle/free_port.h"
 #include "agent/host/model/exit_report.h"
+#include "agent/host/model/restart_plan.h"
 #include "common/base/log.h"
 #include "common/wire/control.h"
 #include "wire/bootstrap_generated.h"
@@ -18,10 +19,6 @@ namespace {
 constexpr std::size_t kLongestName = 200;
 constexpr std::size_t kLongestText = 4096;
 constexpr std::size_t kMostBlocks = 1000;
-
-// What a restart policy may take in this agent's memory, and in each of its answers.
-constexpr std::size_t kMostCodes = 256;
-constexpr std::size_t kMostRestartTimes = kMostRanksPerHost;
 
 bool is_for_ending(int signal) {
   switch (signal) {
@@ -59,30 +56,6 @@ std::optional<std::uint64_t> for_ranks(Mesh& mesh, const std::vector<RankBlock>&
     if (expected != block.end && !missing) missing = expected;
   }
   return missing;
-}
-
-/// Nothing: the request has no plan. Errors: out_of_range, too_large, naming the field.
-Result<std::optional<wire::RestartPlanT>> parse_plan(const wire::RestartPlan* plan) {
-  if (plan == nullptr) return std::nullopt;
-  const auto bad = [](ErrorCode code, const std::string& field, std::uint64_t value) {
-    return fail(code, "RestartProcs.plan." + field + ": " + std::to_string(value));
-  };
-  if (plan->on() > wire::RestartOn::MAX)
-    return bad(ErrorCode::out_of_range, "on", static_cast<std::uint64_t>(plan->on()));
-  if (plan->gang() > wire::RestartGang::MAX)
-    return bad(ErrorCode::out_of_range, "gang", static_cast<std::uint64_t>(plan->gang()));
-  if (plan->jitter_milli() > 1000)
-    return bad(ErrorCode::out_of_range, "jitter_milli", plan->jitter_milli());
-  const auto size = [](const auto* list) { return list == nullptr ? 0U : list->size(); };
-  if (size(plan->codes()) > kMostCodes)
-    return bad(ErrorCode::too_large, "codes", size(plan->codes()));
-  if (size(plan->used()) > kMostRanksPerHost)
-    return bad(ErrorCode::too_large, "used", size(plan->used()));
-  if (size(plan->times()) > kMostRestartTimes)
-    return bad(ErrorCode::too_large, "times", size(plan->times()));
-  std::optional<wire::RestartPlanT> out;
-  plan->UnPackTo(&out.emplace());
-  return out;
 }
 
 Error no_such_rank(const Mesh& mesh, std::uint64_t rank, const std::string& host) {
@@ -207,7 +180,7 @@ void LifecycleService::on_restart_procs(const Request& request, const wire::Rest
             (ownership.is_gone() ? std::string("and it has none") : ownership.owner().to_string()));
   const auto ranks = parse_ranks(message.ranks(), kAnyRank, "RestartProcs.ranks");
   if (!ranks) return parts_.checks.refuse(request, ranks.error());
-  auto plan = parse_plan(message.plan());
+  auto plan = parse_restart_plan(message.plan());
   if (!plan) return parts_.checks.refuse(request, plan.error());
   const bool is_over = ownership.restarts() && ownership.restarts()->over;
   if (!ranks->empty() && is_over)

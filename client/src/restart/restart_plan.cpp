@@ -103,13 +103,14 @@ RestartPlan from_wire(const wire::RestartPlan& plan, const ClockPair& now) {
 
 void merge_into(RestartPlan& plan, const RestartPlan& other) {
   plan.is_over = plan.is_over || other.is_over;
+  std::map<std::uint64_t, std::size_t> at;  // index in `used` by rank
+  for (std::size_t i = 0; i < plan.used.size(); ++i) at.emplace(plan.used[i].rank, i);
   for (const auto& usage : other.used) {
-    const auto found = std::find_if(plan.used.begin(), plan.used.end(),
-                                    [&](const auto& known) { return known.rank == usage.rank; });
-    if (found == plan.used.end()) {
+    const auto [known, is_new] = at.emplace(usage.rank, plan.used.size());
+    if (is_new) {
       plan.used.push_back(usage);
-    } else if (found->all < usage.all) {
-      *found = usage;
+    } else if (plan.used[known->second].all < usage.all) {
+      plan.used[known->second] = usage;
     }
   }
 }

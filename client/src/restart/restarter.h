@@ -45,6 +45,8 @@ class Restarter {
   /// that owner decides about these ends anew.
   RestartPlan plan(Time now) const;
   const RestartPolicy& policy() const noexcept { return policy_; }
+  /// Whether the policy restarts a rank because of that end.
+  bool counts(const RankReport& end) const;
 
   /// These ranks have ended and are over, and an owner before had begun to restart them with a gang
   /// of which others run already: they begin their next life now, on the same budget.
@@ -96,7 +98,6 @@ class Restarter {
   std::uint64_t account_of(std::uint64_t rank) const {
     return policy_.gang == Gang::one ? rank : 0;
   }
-  bool counts(const RankReport& end) const;
   static bool is_hopeless(const RankReport& end);
   std::set<std::uint64_t> gang_of(std::uint64_t rank) const;
   Group* find_group(std::uint64_t rank);

@@ -159,6 +159,51 @@ TEST_CASE("mesh_restarts: a gang of which an owner before has restarted a part i
   CHECK(restarts.plan(kFirst + 6s).used[0].all == 1);
 }
 
+TEST_CASE("mesh_restarts: a gang that failed as a whole and runs in part is charged once") {
+  auto plan = plan_of(1, Gang::all);
+  plan.used = {{.rank = 0, .all = 1, .in_a_row = 1, .spent = {kFirst}}};
+  // Both had failed. The owner before could restart rank 0, and rank 2, which had stopped for rank
+  // 1; it had no answer for ranks 1 and 3.
+  MeshRestarts restarts(plan, 4, 1);
+  const auto begun =
+      restarts.begin({killed_rank(1), stopped_because(3, 1)}, {{0, 1}, {2, 1}}, kFirst + 5s);
+  CHECK(begun.notices.empty());
+  CHECK(begun.stops.empty());
+  CHECK(begun.starts == Starts{{1, 1}, {3, 1}});
+  CHECK(restarts.plan(kFirst + 6s).used[0].all == 1);
+
+  // An end of the newest incarnation is another one, and the budget is used up.
+  MeshRestarts newest(plan, 2, 1);
+  const auto over = newest.begin({killed_rank(1, 1)}, {{0, 1}}, kFirst + 5s);
+  CHECK(over.starts.empty());
+  REQUIRE(over.stops.size() == 1);
+  CHECK(over.stops[0].ranks == Ranks{0});
+}
+
+TEST_CASE("mesh_restarts: what its gang has left behind is not restarted later") {
+  auto plan = plan_of(3, Gang::all);
+  plan.policy.codes = {75};
+  plan.used = {{.rank = 0, .all = 1, .in_a_row = 1, .spent = {kFirst}}};
+  auto wanted = stopped_because(1, 0);
+  wanted.because.reset();
+  wanted.consequence = false;
+  MeshRestarts stopped(plan, 2, 1);
+  CHECK(stopped.begin({wanted}, {{0, 1}}, kFirst + 5s).starts.empty());
+  // The policy does not name this code.
+  MeshRestarts other(plan, 2, 1);
+  CHECK(other.begin({killed_rank(1)}, {{0, 1}}, kFirst + 5s).starts.empty());
+
+  // With Gang::rest a later rank may have been restarted without an earlier one.
+  auto rest = plan_of(3, Gang::rest);
+  rest.used = plan.used;
+  MeshRestarts earlier(rest, 2, 1);
+  const auto decided = earlier.begin({killed_rank(0)}, {{1, 1}}, kFirst + 5s);
+  CHECK(decided.starts.empty());
+  CHECK(decided.notices.size() == 1);
+  MeshRestarts later(rest, 2, 1);
+  CHECK(later.begin({killed_rank(1)}, {{0, 1}}, kFirst + 5s).starts == Starts{{1, 1}});
+}
+
 TEST_CASE("mesh_restarts: what is stopped is not restarted, and what its host refuses is told") {
   MeshRestarts stopped(plan_of(3), 2, 1);
   stopped.begin({}, live(2), kFirst);
@@ -307,4 +352,9 @@ TEST_CASE("restart_plan: it travels as it is, times by the clock of the day") {
   REQUIRE(merged.used.size() == 2);
   CHECK(merged.used[0].all == 4);
   CHECK(merged.used[1].rank == 2);
+  // The account that has used more counts, wherever it stands.
+  merge_into(other, {.used = {{.rank = 2, .all = 3}, {.rank = 0, .all = 1}}});
+  REQUIRE(other.used.size() == 2);
+  CHECK(other.used[0].all == 3);
+  CHECK(other.used[1].all == 3);
 }

@@ -1,0 +1,55 @@
+// What a host agent keeps of a restart policy for the owners that follow (spec 8.9).
+#include "agent/host/model/restart_plan.h"
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <string>
+
+namespace meshbus::host {
+namespace {
+
+Result<std::optional<wire::RestartPlanT>> parsed_plan(const wire::RestartPlanT& plan) {
+  flatbuffers::FlatBufferBuilder builder;
+  builder.Finish(wire::RestartPlan::Pack(builder, &plan));
+  return parse_restart_plan(flatbuffers::GetRoot<wire::RestartPlan>(builder.GetBufferPointer()));
+}
+
+/// The code and the words of the refusal.
+void check_plan_refused(const wire::RestartPlanT& plan, ErrorCode code, const std::string& words) {
+  const auto result = parsed_plan(plan);
+  REQUIRE_FALSE(result.has_value());
+  CHECK(result.error().code() == code);
+  CHECK(result.error().to_string().find(words) != std::string::npos);
+}
+
+TEST_CASE("host_restart_plan: what a mesh can have is kept as it is") {
+  const auto none = parse_restart_plan(nullptr);
+  REQUIRE(none.has_value());
+  CHECK_FALSE(none->has_value());
+  wire::RestartPlanT plan;
+  plan.budget = UINT64_MAX;  // as good as no limit
+  plan.used.emplace_back(0, UINT32_MAX, 7U, 0);
+  const auto kept = parsed_plan(plan);
+  REQUIRE(kept.has_value());
+  REQUIRE(kept->has_value());
+  CHECK((*kept)->budget == UINT64_MAX);
+  CHECK((*kept)->used[0].all() == UINT32_MAX);
+}
+
+TEST_CASE("host_restart_plan: what no mesh can have is refused, with the field") {
+  wire::RestartPlanT counted;
+  counted.used.emplace_back(0, 1U, 1U, 0);
+  counted.used.emplace_back(1, std::uint64_t{1} << 62, 1U, 0);
+  check_plan_refused(counted, ErrorCode::out_of_range,
+                     "RestartProcs.plan.used.all: 4611686018427387904");
+  wire::RestartPlanT timed;
+  for (int i = 0; i < 16385; ++i) timed.times.emplace_back(0, INT64_MIN);
+  check_plan_refused(timed, ErrorCode::too_large, "RestartProcs.plan.times: 16385");
+  wire::RestartPlanT jittery;
+  jittery.jitter_milli = 1001;
+  check_plan_refused(jittery, ErrorCode::out_of_range, "RestartProcs.plan.jitter_milli: 1001");
+}
+
+}  // namespace
+}  // namespace meshbus::host
