@@ -231,6 +231,7 @@ TEST_CASE("cli: what is wrong in a job file is said with its line, and what woul
   CHECK(has(refusal_of(a, {"--", "true"}), "with --job the programs are in FILE"));
   CHECK(has(run_cli({"run", "--job", "/no/such/file"}).err,
             "/no/such/file: No such file or directory"));
+  CHECK(has(run_cli({"run", "--job", "/dev/zero"}).err, "/dev/zero is larger than 1 MiB"));
   const auto job = run_cli({"run", "--", "true", ":", "--timeout", "1s", "--", "true"});
   CHECK(job.status == ExitStatus::exited(2));
   CHECK(has(job.err, "--timeout is for the whole job: give it in front of the first program"));
