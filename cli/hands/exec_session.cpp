@@ -8,7 +8,6 @@
 #include <climits>
 #include <csignal>
 #include <cstring>
-#include <iostream>
 #include <string_view>
 #include <utility>
 
@@ -81,12 +80,7 @@ int ExecSession::run() {
     };
     for (const auto& member : members_)
       fds.push_back({member->is_over ? -1 : member->exec.news().fd(), POLLIN, 0});
-    const int limit = deadline_ ? static_cast<int>(std::max<std::int64_t>(
-                                      0, std::chrono::duration_cast<std::chrono::milliseconds>(
-                                             *deadline_ - Clock::now())
-                                             .count()))
-                                : -1;
-    const int ready = ::poll(fds.data(), fds.size(), limit);
+    const int ready = ::poll(fds.data(), fds.size(), time_left());
     if (ready < 0 && errno != EINTR) break;
     if (deadline_ && Clock::now() >= *deadline_) break;
     if (fds[0].revents != 0) on_signals();
@@ -99,10 +93,46 @@ int ExecSession::run() {
     }
   }
   terminal_.reset();
-  if (broken_by_ == 0 && !(std::cout << ends_ << std::flush)) broken_by_ = errno;
+  write_ends();
   if (ended_by_) return by_signal(*ended_by_);
   if (broken_by_ == 0) return code_;
   return broken_by_ == EPIPE ? kBrokenPipe : kOwnFailure;
+}
+
+int ExecSession::time_left() const {
+  if (!deadline_) return -1;
+  const auto left =
+      std::chrono::duration_cast<std::chrono::milliseconds>(*deadline_ - Clock::now());
+  return static_cast<int>(std::max<std::int64_t>(0, left.count()));
+}
+
+void ExecSession::write_ends() {
+  // We left in the midst of a line.
+  if (outgoing_[STDOUT_FILENO].member != nullptr) return;
+  // All commands have ended: a signal has nobody to go to, and ends the wait for a reader.
+  std::size_t at = 0;
+  while (at < ends_.size() && broken_by_ == 0) {
+    std::array<pollfd, 2> fds = {{{signals_.fd(), POLLIN, 0}, {STDOUT_FILENO, POLLOUT, 0}}};
+    const int ready = ::poll(fds.data(), fds.size(), time_left());
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0) return;
+    if (fds[0].revents != 0) {
+      while (const auto signal = signals_.next()) {
+        if (*signal == SIGWINCH) continue;
+        ended_by_ = signal;
+        return;
+      }
+    }
+    if (fds[1].revents == 0) continue;
+    // A pipe that is ready takes so much without blocking.
+    const auto n = ::write(STDOUT_FILENO, ends_.data() + at,
+                           std::min<std::size_t>(ends_.size() - at, PIPE_BUF));
+    if (n >= 0) {
+      at += static_cast<std::size_t>(n);
+    } else if (errno != EINTR && errno != EAGAIN) {
+      on_broken(errno);
+    }
+  }
 }
 
 void ExecSession::on_signals() {

@@ -64,6 +64,10 @@ class ExecSession {
   };
   using Clock = std::chrono::steady_clock;
 
+  /// For poll(): until deadline_.
+  int time_left() const;
+  /// What --json tells of the ends. Does not wait for a reader once a signal came.
+  void write_ends();
   void on_signals();
   void on_end_signal(int signal);
   void read_input();

@@ -366,7 +366,8 @@ void Job::on_not_ended() {
   if (left.empty()) {
     say("a role is still being started, on a host that does not answer: giving up; its ranks end "
         "with their host, or with the lease of this command");
-    if (!code_) code_ = kOwnFailure;
+    // As below: a failure decides the exit code.
+    if (!code_ && !has_failed) code_ = kOwnFailure;
     is_over_ = true;
     return;
   }

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdlib>
 #include <functional>
+#include <utility>
 
 #include "cli/run/job_options.h"
 #include "cli/run/role_options.h"
@@ -144,14 +145,18 @@ Result<void> apply_job_file(const JobFile& file, const CLI::App& verb, RunArgume
   for (const auto& entry : file.entries) {
     const std::string flag = "--" + entry.key;
     const bool is_hosts = std::find(kHostFlags.begin(), kHostFlags.end(), flag) != kHostFlags.end();
-    if (!is_said(verb, flag) && !(is_hosts && has_hosts)) entries.push_back(entry);
+    // Settings add up: those of the command line stand behind, and the last one of a key counts.
+    const bool is_added = entry.key == "set";
+    if (is_added || (!is_said(verb, flag) && !(is_hosts && has_hosts))) entries.push_back(entry);
   }
+  const auto said_settings = std::exchange(run.settings, {});
   if (auto read = read_table(
           entries, [&run](CLI::App& app) { add_job_options(app, run); },
           [&unused_run](CLI::App& app) { add_job_options(app, unused_run); }, of_role,
           "a role: write it behind [roles.NAME]", {"env", "roles"}, {file.path, 1, ""});
       !read)
     return read;
+  run.settings.insert(run.settings.end(), said_settings.begin(), said_settings.end());
 
   run.roles.clear();
   run.has_roles = true;

@@ -7,8 +7,9 @@
 namespace meshbus::cli {
 
 /// Makes what a job file says the arguments of a run. `verb`: `meshbus run` with what the command
-/// line says; that wins over the file. Errors: parse_error with the place in the file: a key that
-/// is no flag, a value that its flag does not take, a flag of `verb` that is for one program.
+/// line says; that wins over the file, and its settings over those of the same key. Errors:
+/// parse_error with the place in the file: a key that is no flag, a value that its flag does not
+/// take, a flag of `verb` that is for one program.
 Result<void> apply_job_file(const JobFile& file, const CLI::App& verb, RunArguments& run);
 
 }  // namespace meshbus::cli

@@ -11,9 +11,10 @@
 /// them. Plain values, read from the environment of this process; any thread may ask, as long as no
 /// other one changes the environment.
 ///
-///     const auto store = meshbus::role("store");             // in a rank of the trainer
-///     if (!store) return store.error();                       // not_exist: this job has no such
-///     role proc.call(*store->proc_at(0), 1, "hello", 10s);
+///     // In a rank of the trainer. The error not_exist: this job has no such role.
+///     const auto store = meshbus::role("store");
+///     if (!store) return store.error();
+///     proc.call(*store->proc_at(0), 1, "hello", 10s);
 namespace [[gnu::visibility("default")]] meshbus {
 
 /// The role of this process in its job: "trainer". Empty when its job has no roles.

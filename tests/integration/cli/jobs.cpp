@@ -231,9 +231,27 @@ TEST_CASE("cli: what is wrong in a job file is said with its line, and what woul
   CHECK(has(refusal_of(a, {"--", "true"}), "with --job the programs are in FILE"));
   CHECK(has(run_cli({"run", "--job", "/no/such/file"}).err,
             "/no/such/file: No such file or directory"));
+  CHECK(has(run_cli({"run", "--job", "/dev/zero"}).err, "/dev/zero is larger than 1 MiB"));
   const auto job = run_cli({"run", "--", "true", ":", "--timeout", "1s", "--", "true"});
   CHECK(job.status == ExitStatus::exited(2));
   CHECK(has(job.err, "--timeout is for the whole job: give it in front of the first program"));
+}
+
+TEST_CASE("cli: settings of a job file stay when the command line has others") {
+  const std::string a = "[roles.a]\ncommand = [\"true\"]\n";
+  CHECK(has(refusal_of("set = [\"no.such.key=1\"]\n" + a, {"--set", "tail.lines=3"}),
+            "there is no setting \"no.such.key\""));
+  // The command line decides about a key that both have.
+  const TempDir dir;
+  const auto job = write_job(dir,
+                             "set = [\"tail.lines=0\"]\n"
+                             "[roles.a]\nshell = \"echo told >&2; exit 3\"\n");
+  const auto silent = run_cli({"run", "--job", job});
+  CHECK(silent.status == ExitStatus::exited(3));
+  CHECK_FALSE(has(silent.err, "meshbus: | told"));
+  const auto told = run_cli({"run", "--job", job, "--set", "tail.lines=3"});
+  CHECK(told.status == ExitStatus::exited(3));
+  CHECK(has(told.err, "meshbus: | told"));
 }
 
 TEST_CASE("cli: the job file of the examples runs, also when its trainer fails once") {

@@ -256,6 +256,12 @@ TEST_CASE("config: unknown variables and keys of another version are warnings") 
                                                     {"MESHBUS_RESTARTS", "1"},
                                                     {"MESHBUS_HOSTS", "x"},
                                                     {"MESHBUS_CONTAINMENT", "sweep"},
+                                                    {"MESHBUS_ROLE", "store"},
+                                                    {"MESHBUS_ROLES", "store,actor"},
+                                                    {"MESHBUS_ROLE_ACTOR", "x"},
+                                                    {"MESHBUS_ROLE_ACTOR_PORT", "1"},
+                                                    {"MESHBUS_LISTEN_PORT", "1"},
+                                                    {"MESHBUS_TORCH_GANG", "all"},
                                                     {"OTHER", "x"}},
                                     .snapshot = {{"key.of.tomorrow", "7"}}});
   REQUIRE(config.has_value());
