@@ -47,6 +47,8 @@ struct ActorReport {
   std::uint64_t handled = 0;         ///< Messages and calls that it has handled.
   std::uint64_t dropped = 0;         ///< Messages that were in its mailbox at its end.
   std::optional<RankReport> proc{};  ///< Its proc has ended, and it with it: the exit report.
+  std::uint64_t restarts = 0;  ///< ActorSpawnOptions::again: RankReport::restarts of its proc when
+                               ///< it was made.
 
   /// "rank 1 (host=0/2,gpu=1/4): actor tally failed in message add: boom; because: ..."
   std::string describe() const;
@@ -75,7 +77,8 @@ class ActorView {
 
   /// Asks all of them by one cast (Context::cast) and waits for the answers: of each rank its own,
   /// or why there is none: call_error (its handler failed, or refused), no_such_port (no such
-  /// actor, it has ended, or has no such handler), no_such_proc, fate_unknown (its proc died
+  /// actor, it has ended, or has no such handler; its rank was restarted, and it was not made again,
+  /// or is not yet: the detail says so), no_such_proc, fate_unknown (its proc died
   /// meanwhile), queue_full, timeout, too_large, ... Errors of all: would_block, refused (after
   /// fork), host_unreachable.
   Result<RankAnswers> call(const MessageType& type, std::string_view body,

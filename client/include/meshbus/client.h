@@ -17,10 +17,12 @@
 #include "meshbus/events.h"          // IWYU pragma: export
 #include "meshbus/host_mesh.h"       // IWYU pragma: export
 #include "meshbus/logs.h"            // IWYU pragma: export
+#include "meshbus/mesh_statuses.h"   // IWYU pragma: export
 #include "meshbus/name.h"            // IWYU pragma: export
 #include "meshbus/proc_mesh.h"       // IWYU pragma: export
 #include "meshbus/proc_ref.h"        // IWYU pragma: export
 #include "meshbus/rank_report.h"     // IWYU pragma: export
+#include "meshbus/remote_actor.h"    // IWYU pragma: export
 #include "meshbus/remote_hosts.h"    // IWYU pragma: export
 #include "meshbus/restart_policy.h"  // IWYU pragma: export
 #include "meshbus/result.h"          // IWYU pragma: export

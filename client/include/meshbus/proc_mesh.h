@@ -130,8 +130,8 @@ struct ProcSpec {
   /// Whether ranks that end after spawn() has returned are restarted. Each incarnation of a rank
   /// has its own pid and exit report; rank, address and environment stay, but for MESHBUS_RESTARTS
   /// (0 in the first one). A rank is restarted only when its host confirms that the incarnation
-  /// before has ended, with all descendants, and its output was handed to on_output. Actors are not
-  /// made again. The owner of the mesh decides: this launcher, and after handover() the controller.
+  /// before has ended, with all descendants, and its output was handed to on_output. Actors are made
+  /// again where that was asked for (ActorSpawnOptions::again). The owner of the mesh decides: this launcher, and after handover() the controller.
   RestartPolicy restart = {};
   /// The uuid of the mesh's name. Meshes that share one are one job: `meshbus why` tells their
   /// story together. Their bases have to differ. Default: a uuid that no other mesh has.
@@ -156,6 +156,15 @@ struct ActorSpawnOptions {
   /// stopped: by their ActorMesh, or, if the launcher dies, by the hosts when the lease of the
   /// actors has lapsed (key lease; none where hosts end with the launcher).
   bool detach = false;
+  /// In a rank that was restarted (ProcSpec::restart) the actor is made again, with the same
+  /// params, as soon as the new attempt is ready, for as long as the ActorMesh is there: also when
+  /// the mesh of procs was handed over. Calls that were under way to the attempt before end with
+  /// its exit report; later ones reach the new actor once it is made, and get no_such_port before.
+  /// on_failure is called for an end of a proc that no restart follows, and for an actor that could
+  /// not be made again. Without this, calls to a restarted rank get no_such_port for good.
+  bool again = false;
+  /// With `again`: an actor was made again. Called for each, on the Context's handler thread.
+  std::function<void(const ActorReport&)> on_again = {};
 };
 
 /// Handlers of what happens to a launcher's procs. All run on the Context's handler thread, one at

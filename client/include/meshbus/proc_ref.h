@@ -9,8 +9,10 @@
 
 #include "meshbus/address.h"
 #include "meshbus/context.h"
+#include "meshbus/proc_mesh_ref.h"
 #include "meshbus/result.h"
 #include "meshbus/shared_body.h"
+#include "meshbus/status.h"
 
 namespace [[gnu::visibility("default")]] meshbus {
 
@@ -19,8 +21,25 @@ namespace [[gnu::visibility("default")]] meshbus {
 class ProcRef {
  public:
   explicit ProcRef(ProcId id) : id_(std::move(id)) {}  ///< Any proc, whether it is there or not.
+  /// The proc of an address as id() prints it. Errors: parse_error.
+  static Result<ProcRef> parse(std::string_view address);
+  /// The proc of that agent, by its id: `tcp:h1:7420,trainers_3-13Se1Maqzryj,agent[0]`. Errors:
+  /// parse_error, also for an actor that is not the agent of its proc.
+  static Result<ProcRef> of_agent(std::string_view agent);
+  /// The proc at that ordinal of a mesh, or of a slice of it. Errors: out_of_range; those of
+  /// ProcMeshRef::parse.
+  static Result<ProcRef> of_rank(const ProcMeshRef& mesh, std::uint64_t ordinal);
+  static Result<ProcRef> of_rank(std::string_view mesh, std::uint64_t ordinal);
+
   /// `tcp:h1:7420,trainers_3-13Se1Maqzryj`
   const ProcId& id() const noexcept { return id_; }
+
+  /// How the proc of a mesh is, asked of its host now; NotExist: the host knows no such rank (any
+  /// more). The Context needs no host mesh (MeshStatuses::ask). Errors: configuration_error (its
+  /// name is not that of a rank: a launcher's, a host's service), host_unreachable and what else
+  /// keeps its host from answering; would_block, refused (after fork).
+  Result<Status> status(Context& context,
+                        std::chrono::milliseconds deadline = std::chrono::seconds(3)) const;
 
   /// Context::call and Context::send to this proc; errors as there.
   Result<std::string> call(Context& context, std::uint32_t port, std::string_view body,

@@ -1,52 +1,24 @@
 #include "meshbus/actor_mesh.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdio>
 #include <map>
-#include <set>
 
 #include "client/src/actors/actor_mesh_impl.h"
 #include "client/src/base/time_left.h"
 #include "client/src/context/async_call.h"
 #include "client/src/context/check_owner.h"
-#include "client/src/proc_mesh/proc_mesh_impl.h"
 #include "common/wire/actor_body.h"
 #include "meshbus/accumulator.h"
 #include "meshbus/point.h"
 #include "wire/actors_generated.h"
-#include "wire/lifecycle_generated.h"
 
 namespace meshbus {
 namespace {
 
 using std::chrono::milliseconds;
 
-/// Requests that carry parameters are asked in rounds of so many bytes, so that they fit into the
-/// queue.
-constexpr std::size_t kRoundBytes = std::size_t{4} * 1024 * 1024;
-
 std::string message_to(const ActorMeshRef& ref, const MessageType& type) {
   return "message " + type.to_string() + " to actors " + ref.name().to_string();
-}
-
-/// "ranks 0-2,5: timeout: ...; rank 7: ..."
-std::string describe_by_rank(const std::map<std::uint64_t, Error>& errors) {
-  std::map<std::string, std::vector<std::uint64_t>> ranks_of;
-  std::vector<std::string> order;
-  for (const auto& [rank, error] : errors) {
-    auto& ranks = ranks_of[error.to_string()];
-    if (ranks.empty()) order.push_back(error.to_string());
-    ranks.push_back(rank);
-  }
-  std::string text;
-  for (const auto& one : order) {
-    const auto& ranks = ranks_of[one];
-    text += (text.empty() ? "" : "; ") + std::string(ranks.size() == 1 ? "rank " : "ranks ") +
-            to_string(to_rank_set(ranks)) + ": " + one;
-  }
-  return text;
 }
 
 Connection::Answer ask_stop(Connection& connection, const ActorMeshRef& ref, std::uint64_t rank,
@@ -78,7 +50,9 @@ void ActorMeshImpl::let_go() {
   }
   monitor_->abandon();
   core().post([core = connection_.core().get(), connection = connection_.get(),
-               monitor = std::weak_ptr(monitor_)] { core->forget_actors(connection, monitor); });
+               monitor = std::weak_ptr(monitor_), stops = !is_detached_] {
+    core->forget_actors(connection, monitor, stops);
+  });
 }
 
 std::optional<RankReport> ActorMeshImpl::proc_end(std::uint64_t create_rank) const {
@@ -129,6 +103,10 @@ Result<RankAnswers> ActorView::call(const MessageType& type, std::string_view bo
   auto answers = impl_->connection().calls().call_all(ref_.procs(), actor_port(ref_.name()),
                                                       encode_actor_body(type, 0, body), deadline);
   if (!answers) return fail(answers.error().within(message_to(ref_, type)));
+  for (std::uint64_t ordinal = 0; impl_->monitor() != nullptr && ordinal < size(); ++ordinal) {
+    auto& answer = (*answers)[ordinal];
+    if (!answer) answer = fail(impl_->monitor()->explain(ref_, ordinal, answer.error()));
+  }
   return answers;
 }
 
@@ -136,6 +114,12 @@ void ActorView::call_async(const MessageType& type, std::string_view body, Async
                            RankAnswerHandler handler) const {
   if (auto fine = check_owner(impl_); !fine) return refuse_ranks(handler, size(), fine.error());
   if (size() == 0) return;
+  if (impl_->monitor() != nullptr)
+    handler = [monitor = impl_->shared_monitor(), view = ref_, handler = std::move(handler)](
+                  std::uint64_t ordinal, Result<std::string> answer) {
+      if (!answer) answer = fail(monitor->explain(view, ordinal, answer.error()));
+      handler(ordinal, std::move(answer));
+    };
   const auto call = std::make_shared<AsyncCall>(impl_->core(), size(), std::move(handler));
   call->watch(std::move(options.stop));
   impl_->connection().calls().call_all_async(ref_.procs(), actor_port(ref_.name()),
@@ -254,9 +238,14 @@ Result<std::vector<ActorReport>> ActorMesh::stop(ActorStopOptions options) {
   const auto limit =
       options.deadline.value_or(options.grace + impl.core().config().duration(keys::stop_idle));
   const auto give_up = std::chrono::steady_clock::now() + limit;
+  // Ordered before: a stop comes to their procs after that.
+  const auto unborn = impl.core().run([&] { return monitor.stop_revival(); });
+  const auto is_unborn = [&](std::uint64_t rank) {
+    return std::find(unborn.begin(), unborn.end(), rank) != unborn.end();
+  };
   std::vector<std::pair<std::uint64_t, Connection::Answer>> answers;
   for (const auto& report : monitor.reports()) {
-    if (!report.status.is_terminated())
+    if (!report.status.is_terminated() || is_unborn(report.rank))
       answers.emplace_back(report.rank, ask_stop(impl.connection(), ref(), report.rank,
                                                  options.reason, options.grace, limit));
   }
@@ -265,7 +254,8 @@ Result<std::vector<ActorReport>> ActorMesh::stop(ActorStopOptions options) {
     auto answer = std::make_shared<Result<ControlMessage>>(future.get());
     const auto* const state = *answer ? (*answer)->body_as<wire::ActorState>() : nullptr;
     if (state != nullptr) impl.core().run([&] { monitor.on_state(rank, *state); });
-    if (monitor.report(rank).status.is_terminated()) continue;
+    const bool is_told = *answer || answer->error().code() == ErrorCode::not_exist;
+    if (monitor.report(rank).status.is_terminated() && (is_told || !is_unborn(rank))) continue;
     // A proc that is not there any more has ended; that its host says so may be still to come.
     const auto code = *answer ? ErrorCode::none : answer->error().code();
     const bool is_gone = code == ErrorCode::no_such_proc || code == ErrorCode::fate_unknown;
@@ -281,145 +271,6 @@ Result<std::vector<ActorReport>> ActorMesh::stop(ActorStopOptions options) {
   return fail(ErrorCode::stop_error,
               "actors " + ref().name().to_string() + ": " + std::to_string(left.size()) + " of " +
                   std::to_string(size()) + " have not ended: " + describe_by_rank(left));
-}
-
-// --- Making them. ---
-
-namespace {
-
-/// Nobody asked to hear of failures: it is printed, the procs are stopped, and this launcher ends
-/// (spec 6.6).
-void handle_actor_failure_by_default(ContextCore& core, Connection& connection,
-                                     const std::weak_ptr<MeshMonitor>& procs,
-                                     const ActorReport& failure) {
-  if (failure.proc) return;  // it is told by the mesh of procs
-  const auto mesh = procs.lock();
-  if (mesh == nullptr) return;
-  const bool is_ours = !mesh->progress().is_handed_over();
-  std::string text = "meshbus: mesh " + mesh->name() + ": " + failure.describe() + "\n";
-  if (is_ours)
-    text +=
-        "meshbus: nobody handles failures of these actors: their procs are stopped, and this "
-        "launcher ends\n";
-  std::fwrite(text.data(), 1, text.size(), stderr);
-  if (!is_ours) return;
-  const auto stopped = stop_ranks(core, connection, *mesh, {.reason = failure.describe()});
-  if (!stopped) std::fprintf(stderr, "meshbus: %s\n", stopped.error().to_string().c_str());
-  std::fflush(nullptr);
-  // Not exit(): static objects would be destroyed under the feet of the other threads.
-  ::_exit(125);
-}
-
-/// A host that does not answer so long is not waited for: what is wrong with it, its procs will
-/// tell.
-constexpr milliseconds kLeaseLimit{3000};
-
-/// Before there are any: a launcher that is gone a moment later leaves none behind.
-Result<void> begin_leases(Connection& connection, const ActorMonitor& actors, milliseconds limit) {
-  std::set<HostAddr> hosts;
-  for (std::uint64_t rank = 0; rank < actors.ref().num_ranks(); ++rank)
-    hosts.insert(actors.ref().actor_at(rank)->proc().host());
-  std::vector<std::pair<HostAddr, Connection::Answer>> answers;
-  for (const auto& host : hosts) {
-    wire::RenewLeaseT renew;
-    renew.meshes = {actors.lease_name()};
-    renew.lease_ms = static_cast<std::uint32_t>(actors.lease().count());
-    answers.emplace_back(host,
-                         connection.ask(Destination::to_agent(host), std::move(renew), limit));
-  }
-  for (auto& [host, future] : answers) {
-    const auto answer = future.get();
-    // An agent of an older release knows no actors; what else there is, their procs will tell.
-    if (!answer && answer.error().code() == ErrorCode::queue_full) return fail(answer.error());
-  }
-  return {};
-}
-
-}  // namespace
-
-Result<ActorMesh> ProcMesh::spawn_actors(const std::string& type, std::string_view name,
-                                         std::string_view params, ActorSpawnOptions options) {
-  if (auto fine = check_owner(impl_); !fine) return fail(fine.error());
-  auto& core = impl_->core();
-  const auto parsed = Name::parse(name);
-  if (!parsed) return fail(parsed.error());
-  auto procs = options.region ? ref().sliced(*options.region) : Result<ProcMeshRef>(ref());
-  if (!procs) return fail(procs.error());
-  const ActorMeshRef actors(std::move(*procs), *parsed);
-  ConnectionUse connection(impl_->connection_use().core(), &impl_->connection());
-  auto mesh_monitor = impl_->shared_monitor();
-  auto failed = std::move(options.on_failure);
-  if (!failed) {
-    failed = [core_pointer = &core, to = connection.get(),
-              procs_monitor = std::weak_ptr(mesh_monitor)](const ActorReport& failure) {
-      handle_actor_failure_by_default(*core_pointer, *to, procs_monitor, failure);
-    };
-  }
-  const auto lease = options.detach ? milliseconds(0) : mesh_monitor->options().lease;
-  auto monitor =
-      std::make_shared<ActorMonitor>(core.handlers(), actors, type, std::move(failed), lease);
-  auto impl = std::make_shared<ActorMeshImpl>(std::move(connection), monitor, mesh_monitor);
-
-  const auto ready = core.config().duration(keys::spawn_ready);
-  const auto end = std::chrono::steady_clock::now() +
-                   options.deadline.value_or(ready.count() > 0 ? ready : std::chrono::seconds(30));
-  if (lease.count() > 0) {
-    if (auto leased =
-            begin_leases(impl->connection(), *monitor, std::min(left_until(end), kLeaseLimit));
-        !leased)
-      return fail(leased.error());
-  }
-  core.run([&] { impl->connection().updates().add(monitor, mesh_monitor); });
-  const std::uint64_t round = std::max<std::uint64_t>(1, kRoundBytes / (params.size() + 1024));
-  std::map<std::uint64_t, Error> errors;
-  for (std::uint64_t begin = 0; begin < actors.num_ranks(); begin += round) {
-    std::vector<std::pair<std::uint64_t, Connection::Answer>> answers;
-    const auto left =
-        left_until(end);  // of all, so that those that do not answer say it in the same words
-    for (std::uint64_t rank = begin; rank < std::min(begin + round, actors.num_ranks()); ++rank) {
-      if (const auto proc = impl->proc_end(*actors.procs().create_rank(rank))) {
-        errors.emplace(
-            rank, Error(ErrorCode::actor_spawn_error, "its proc has ended: " + proc->describe()));
-        continue;
-      }
-      wire::SpawnActorT spawn;
-      spawn.type = type;
-      spawn.name = parsed->to_string();
-      spawn.params.assign(params.begin(), params.end());
-      spawn.create_rank = rank;
-      spawn.owner = impl->connection().self();
-      answers.emplace_back(rank,
-                           impl->connection().ask(Destination::to(actors.actor_at(rank)->proc()),
-                                                  std::move(spawn), left));
-    }
-    for (auto& [rank, future] : answers) {
-      const auto answer = future.get();
-      const auto* const state = answer ? answer->body_as<wire::ActorState>() : nullptr;
-      if (state != nullptr) {
-        core.run([&] { monitor->on_state(rank, *state); });
-      } else {
-        errors.emplace(
-            rank, answer ? Error(ErrorCode::internal, "its proc answered " + answer->body_name())
-                         : answer.error());
-      }
-    }
-  }
-  if (errors.empty()) {
-    monitor->arm();
-    if (options.detach) impl->detach();
-    return ActorMeshImpl::make(impl, actors);
-  }
-  // One code when all agree on it.
-  auto code = errors.begin()->second.code();
-  for (const auto& [rank, error] : errors) {
-    if (error.code() != code) code = ErrorCode::actor_spawn_error;
-  }
-  if (code != ErrorCode::actor_type_not_registered && code != ErrorCode::refused)
-    code = ErrorCode::actor_spawn_error;
-  return fail(code, "actors " + actors.name().to_string() + " of type " + type + ": " +
-                        std::to_string(errors.size()) + " of " +
-                        std::to_string(actors.num_ranks()) +
-                        " were not made: " + describe_by_rank(errors));
 }
 
 }  // namespace meshbus

@@ -1,8 +1,11 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -13,6 +16,9 @@
 #include "meshbus/actor_mesh.h"
 
 namespace meshbus {
+
+/// "ranks 0-2,5: timeout: ...; rank 7: ..."
+std::string describe_by_rank(const std::map<std::uint64_t, Error>& errors);
 
 /// What ActorMesh and its views share.
 class ActorMeshImpl {
@@ -30,6 +36,7 @@ class ActorMeshImpl {
   ContextCore& core() const noexcept { return *connection_.core(); }
   Connection& connection() const noexcept { return *connection_.get(); }
   ActorMonitor* monitor() const noexcept { return monitor_.get(); }
+  const std::shared_ptr<ActorMonitor>& shared_monitor() const noexcept { return monitor_; }
   /// The end of that proc, if it has ended and is ours.
   std::optional<RankReport> proc_end(std::uint64_t create_rank) const;
   /// The same, once it is told; nothing when it is not within that time.

@@ -1,5 +1,8 @@
 #include "client/src/context/context_core.h"
 
+#include <algorithm>
+
+#include "client/src/monitors/actor_monitor.h"
 #include "common/base/masked_thread.h"
 #include "common/loop/short_slices.h"
 #include "common/security/keys.h"
@@ -126,6 +129,16 @@ Result<ContextCore::BestConnection> ContextCore::best_connection(const HostAddr&
                   ": this Context has no host mesh; attach to one or start one first");
 }
 
+ConnectionUse ContextCore::find_known(const std::shared_ptr<ContextCore>& self,
+                                      const std::vector<HostAddr>& hosts) const {
+  for (const auto& [connection, owned] : connections_) {
+    if (!connection->gateway().is_open() || !connection->gateway().is_up()) continue;
+    const auto is_known = [&](const HostAddr& host) { return connection->hosts().knows(host); };
+    if (std::any_of(hosts.begin(), hosts.end(), is_known)) return {self, connection};
+  }
+  return {};
+}
+
 void ContextCore::flush() {
   for (const auto& [connection, owned] : connections_) {
     if (auto* const bus = connection->gateway().bus()) bus->flush();
@@ -147,10 +160,14 @@ void ContextCore::on_host_ended(const HostAddr& host, const std::string& reason)
   for (auto& [connection, owned] : connections_) connection->on_host_ended(host, reason);
 }
 
-void ContextCore::forget_actors(Connection* connection, const std::weak_ptr<ActorMonitor>& actors) {
+void ContextCore::forget_actors(Connection* connection, const std::weak_ptr<ActorMonitor>& actors,
+                                bool stops) {
   const auto found = connections_.find(connection);
   const auto monitor = actors.lock();
-  if (found != connections_.end() && monitor != nullptr) connection->updates().remove(*monitor);
+  if (found == connections_.end() || monitor == nullptr) return;
+  if (stops && connection->gateway().bus() != nullptr)
+    monitor->stop_unborn(*connection->gateway().bus());
+  connection->updates().remove(*monitor);
 }
 
 ConnectionUse::~ConnectionUse() {

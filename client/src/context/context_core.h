@@ -10,6 +10,7 @@
 #include <string>
 #include <thread>
 #include <type_traits>
+#include <vector>
 
 #include <zmq.hpp>
 
@@ -95,10 +96,14 @@ class ContextCore {
   /// host mesh.
   Result<ConnectionUse> find_connection(const std::shared_ptr<ContextCore>& self,
                                         const HostAddr& host);
+  /// Within a visit or a turn. One that is up and knows one of these hosts, if there is one.
+  ConnectionUse find_known(const std::shared_ptr<ContextCore>& self,
+                           const std::vector<HostAddr>& hosts) const;
   /// Any thread, for ConnectionUse: it was the last one.
   void release(Connection* connection);
-  /// Reactor thread: these actors are nobody's any more.
-  void forget_actors(Connection* connection, const std::weak_ptr<ActorMonitor>& actors);
+  /// Reactor thread: these actors are nobody's any more. `stops`: those that are being made are to
+  /// end.
+  void forget_actors(Connection* connection, const std::weak_ptr<ActorMonitor>& actors, bool stops);
   /// Reactor thread: that host is gone for ever, by proof.
   void on_host_ended(const HostAddr& host, const std::string& reason);
 

@@ -34,6 +34,15 @@ std::optional<Error> find_problem(const ContextCore& core, const HostAddr& host)
   return std::nullopt;
 }
 
+/// Adds what is wrong with sockets of this machine: these are looked at in no time.
+void look_at_sockets(const ContextCore& core, const std::set<HostAddr>& hosts,
+                     std::map<HostAddr, Error>& problems) {
+  for (const auto& host : hosts) {
+    if (host.transport() == Transport::tcp && !host.is_any() && !host.is_wildcard()) continue;
+    if (auto problem = find_problem(core, host)) problems.emplace(host, std::move(*problem));
+  }
+}
+
 }  // namespace
 
 GatewaySearch find_gateway(const std::shared_ptr<ContextCore>& core,
@@ -45,13 +54,7 @@ GatewaySearch find_gateway(const std::shared_ptr<ContextCore>& core,
   constexpr std::chrono::milliseconds a_while{5};
   GatewaySearch search;
   const auto end = Clock::now() + deadline;
-  const std::set<HostAddr> distinct(hosts.begin(), hosts.end());
-  // Sockets of this machine are looked at in no time.
-  for (const auto& host : distinct) {
-    if (host.transport() == Transport::tcp && !host.is_any() && !host.is_wildcard()) continue;
-    if (auto problem = find_problem(*core, host))
-      search.problems.emplace(host, std::move(*problem));
-  }
+  look_at_sockets(*core, {hosts.begin(), hosts.end()}, search.problems);
   std::vector<HostAddr> candidates;
   for (const auto& host : hosts) {
     if (candidates.size() == at_once) break;
@@ -100,6 +103,20 @@ GatewaySearch find_gateway(const std::shared_ptr<ContextCore>& core,
     }
   }
   return search;
+}
+
+GatewaySearch find_way(const std::shared_ptr<ContextCore>& core, const std::vector<HostAddr>& hosts,
+                       std::chrono::milliseconds deadline) {
+  GatewaySearch way;
+  way.connection = core->visit([&] { return core->find_known(core, hosts); });
+  if (way.connection.get() != nullptr) {
+    look_at_sockets(*core, {hosts.begin(), hosts.end()}, way.problems);
+    return way;
+  }
+  way = find_gateway(core, hosts, deadline / 2);
+  if (way.connection.get() != nullptr) return way;
+  if (auto any = core->find_connection(core, hosts.front())) way.connection = std::move(*any);
+  return way;
 }
 
 }  // namespace meshbus

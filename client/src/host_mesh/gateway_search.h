@@ -22,4 +22,10 @@ struct GatewaySearch {
 GatewaySearch find_gateway(const std::shared_ptr<ContextCore>& core,
                            const std::vector<HostAddr>& hosts, std::chrono::milliseconds deadline);
 
+/// A way to these hosts for a question: a connection that knows one of them; otherwise a new one to
+/// the first that answers within half of the time; otherwise any that the Context has. No
+/// connection: none of them can be reached, for the reasons in `problems`.
+GatewaySearch find_way(const std::shared_ptr<ContextCore>& core, const std::vector<HostAddr>& hosts,
+                       std::chrono::milliseconds deadline);
+
 }  // namespace meshbus

@@ -9,6 +9,31 @@
 #include "wire/frame_generated.h"
 
 namespace meshbus {
+namespace {
+
+/// For the constructor of an actor that is made again. After it, it is ordered once more.
+constexpr std::chrono::seconds kMakeLimit{30};
+/// The grace of an actor that is being made while its mesh is let go of.
+constexpr std::chrono::seconds kUnbornGrace{10};
+
+/// Whether an answer leaves open what became of the order: another attempt of the rank may follow,
+/// or the way there comes back. The order can be repeated.
+bool is_unclear(const Error& error) {
+  switch (error.code()) {
+    case ErrorCode::timeout:
+    case ErrorCode::fate_unknown:
+    case ErrorCode::undeliverable:
+    case ErrorCode::host_unreachable:
+    case ErrorCode::link_lost:
+    case ErrorCode::queue_full:
+    case ErrorCode::no_such_proc:
+    case ErrorCode::no_such_host:
+    case ErrorCode::expired: return true;
+    default: return false;
+  }
+}
+
+}  // namespace
 
 ActorReport to_report(const wire::ActorState& state) {
   ActorReport report;
@@ -80,6 +105,7 @@ bool ActorMonitor::apply(std::uint64_t rank, ActorReport report) {
 void ActorMonitor::tell(std::uint64_t rank) {
   const ActorReport& report = reports_[rank];
   if (!is_armed_ || is_abandoned_ || !report.status.is_failure() || told_[rank]) return;
+  if (revival_ != nullptr && report.proc && report.proc->is_restarting) return;
   told_[rank] = true;
   if (!first_failure_) first_failure_ = report;
   handlers_.post([self = shared_from_this(), report] {
@@ -106,9 +132,12 @@ void ActorMonitor::on_states(
 }
 
 void ActorMonitor::on_state(std::uint64_t rank, const wire::ActorState& state) {
+  auto report = to_report(state);
+  if (revival_ != nullptr) report.generation += revival_->base(rank);
   {
     const std::lock_guard lock(mutex_);
-    if (!apply(rank, to_report(state))) return;
+    report.restarts = reports_[rank].restarts;
+    if (!apply(rank, std::move(report))) return;
     tell(rank);
   }
   changed_.notify_all();
@@ -119,6 +148,11 @@ void ActorMonitor::on_proc_end(const RankReport& proc) {
   if (!ordinal) return;
   {
     const std::lock_guard lock(mutex_);
+    // Its attempt has been told of, and it stays the last one after all.
+    if (auto& told = reports_[*ordinal].proc; told && told->restarts == proc.restarts) {
+      told->is_restarting = proc.is_restarting;
+      tell(*ordinal);
+    }
     ActorReport report = reports_[*ordinal];
     ++report.generation;
     report.reason = "its proc has ended: " + proc.describe();
@@ -129,6 +163,98 @@ void ActorMonitor::on_proc_end(const RankReport& proc) {
     tell(*ordinal);
   }
   changed_.notify_all();
+}
+
+// --- Actors of ranks that were restarted. ---
+
+void ActorMonitor::set_revival(std::string params, ActorRevival::Made on_made) {
+  revival_ =
+      std::make_unique<ActorRevival>(ref_.num_ranks(), std::move(params), std::move(on_made));
+}
+
+void ActorMonitor::on_proc_ready(const RankReport& proc) {
+  const auto ordinal = ref_.procs().ordinal_of(proc.rank);
+  if (revival_ != nullptr && ordinal)
+    revival_->on_ready({.rank = *ordinal, .restarts = proc.restarts});
+}
+
+void ActorMonitor::make_again(Bus& bus, const std::string& self) {
+  if (revival_ == nullptr || is_abandoned()) return;
+  for (const auto& order : revival_->take_wanted()) {
+    wire::SpawnActorT spawn;
+    spawn.type = report(order.rank).type;
+    spawn.name = ref_.name().to_string();
+    spawn.params.assign(revival_->params().begin(), revival_->params().end());
+    spawn.create_rank = order.rank;
+    spawn.owner = self;
+    bus.request(Destination::to(ref_.actor_at(order.rank)->proc()), std::move(spawn), kMakeLimit,
+                [weak = weak_from_this(), order](const Result<ControlMessage>& answer) {
+                  if (const auto monitor = weak.lock()) monitor->on_made(order, answer);
+                });
+  }
+}
+
+void ActorMonitor::on_made(const ActorRevival::Order& order, const Result<ControlMessage>& answer) {
+  if (!revival_->take_answer(order)) return;
+  const auto* const state = answer ? answer->body_as<wire::ActorState>() : nullptr;
+  if (!answer && is_unclear(answer.error())) return revival_->retry(order);
+  const auto before = report(order.rank);
+  ActorReport made = state != nullptr ? to_report(*state) : ActorReport{};
+  if (state == nullptr) {
+    made.generation = 1;
+    made.reason = "it was not made again: " +
+                  (answer ? "its proc answered " + answer->body_name() : answer.error().to_string());
+    made.status = Status::failed(made.reason);
+  }
+  made.rank = order.rank;
+  made.actor = before.actor;
+  made.point = before.point;
+  made.type = before.type;
+  made.restarts = order.restarts;
+  made.generation += before.generation;
+  revival_->on_made(order, before.generation);
+  {
+    const std::lock_guard lock(mutex_);
+    reports_[order.rank] = made;
+    told_[order.rank] = false;
+    tell(order.rank);
+  }
+  changed_.notify_all();
+  if (state == nullptr || !revival_->on_made()) return;
+  handlers_.post([self = shared_from_this(), made = std::move(made)] {
+    self->gate_.pass([&] { self->revival_->on_made()(made); });
+  });
+}
+
+std::vector<std::uint64_t> ActorMonitor::stop_revival() {
+  return revival_ == nullptr ? std::vector<std::uint64_t>() : revival_->stop();
+}
+
+void ActorMonitor::stop_unborn(Bus& bus) {
+  for (const auto rank : stop_revival()) {
+    wire::StopActorT stop;
+    stop.name = ref_.name().to_string();
+    stop.reason = "the launcher let go of the actors";
+    stop.grace_ms = static_cast<std::uint32_t>(std::chrono::milliseconds(kUnbornGrace).count());
+    bus.request(Destination::to(ref_.actor_at(rank)->proc()), std::move(stop), 2 * kUnbornGrace,
+                [](const Result<ControlMessage>&) {});
+  }
+}
+
+Error ActorMonitor::explain(const ActorMeshRef& view, std::uint64_t ordinal,
+                            const Error& error) const {
+  if (error.code() != ErrorCode::no_such_port) return error;
+  const auto create_rank = view.procs().create_rank(ordinal);
+  const auto rank = create_rank ? ref_.procs().ordinal_of(*create_rank) : create_rank;
+  if (!rank) return error;
+  const auto now = report(*rank);
+  if (!now.proc) return error;
+  return {error.code(),
+          error.detail() + "; rank " + std::to_string(*rank) + " was restarted" +
+              (revival_ == nullptr
+                   ? ", and these actors are not made again (ActorSpawnOptions::again): "
+                   : ", and its actor is not made again yet: ") +
+              now.proc->describe()};
 }
 
 void ActorMonitor::resync(Bus& bus, const std::string& self, const std::optional<HostAddr>& host) {
@@ -174,7 +300,8 @@ bool ActorMonitor::is_leased_on(const HostAddr& host) const {
   if (is_abandoned_) return false;
   return std::any_of(rank_of_.begin(), rank_of_.end(), [&, key = host.key()](const auto& entry) {
     const auto& [rank, host_key] = entry.second;
-    return host_key == key && !reports_[rank].status.is_terminated();
+    return host_key == key && (!reports_[rank].status.is_terminated() ||
+                               (revival_ != nullptr && revival_->is_due(rank)));
   });
 }
 

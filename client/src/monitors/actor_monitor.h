@@ -12,6 +12,7 @@
 
 #include "client/src/base/handler_gate.h"
 #include "client/src/base/handler_thread.h"
+#include "client/src/monitors/actor_revival.h"
 #include "common/bus/bus.h"
 #include "meshbus/actor_mesh.h"
 #include "wire/actors_generated.h"
@@ -33,6 +34,8 @@ class ActorMonitor : public std::enable_shared_from_this<ActorMonitor> {
   /// `lease`: of the actors, see ContextCore; 0 = none.
   ActorMonitor(HandlerThread& handlers, ActorMeshRef ref, std::string type, Failed on_failure,
                std::chrono::milliseconds lease);
+  /// They are made again in ranks that were restarted. Before anybody else knows this monitor.
+  void set_revival(std::string params, ActorRevival::Made on_made);
 
   const ActorMeshRef& ref() const noexcept { return ref_; }
 
@@ -49,8 +52,16 @@ class ActorMonitor : public std::enable_shared_from_this<ActorMonitor> {
   void on_states(const wire::Envelope& from,
                  const flatbuffers::Vector<flatbuffers::Offset<wire::ActorState>>* states);
   void on_state(std::uint64_t rank, const wire::ActorState& state);
-  /// A proc of the mesh has ended.
+  /// A proc of the mesh has ended. Once more when it was to be restarted and is not.
   void on_proc_end(const RankReport& proc);
+  /// A later attempt of a rank is ready.
+  void on_proc_ready(const RankReport& proc);
+  /// Makes the actors that are to be made again. `self`: as in resync().
+  void make_again(Bus& bus, const std::string& self);
+  /// No actor is made again from now on. The ranks where one is being made.
+  std::vector<std::uint64_t> stop_revival();
+  /// The same, and these are stopped as soon as they are made.
+  void stop_unborn(Bus& bus);
   /// Asks the procs how the actors stand, and to be told of changes under this name. `host`: only
   /// those there; none: all.
   void resync(Bus& bus, const std::string& self, const std::optional<HostAddr>& host);
@@ -65,13 +76,18 @@ class ActorMonitor : public std::enable_shared_from_this<ActorMonitor> {
   bool is_abandoned() const;
   std::vector<ActorReport> reports() const;
   ActorReport report(std::uint64_t rank) const;
+  /// Adds to what a rank of a view of these actors answered that it is a later attempt, without
+  /// the actor, if so.
+  Error explain(const ActorMeshRef& view, std::uint64_t ordinal, const Error& error) const;
   /// Waits until a failure was told (for handlers: is known). Nothing at the deadline.
   std::optional<ActorReport> wait_failure(std::chrono::milliseconds deadline);
 
  private:
+  /// What came of an order of the revival.
+  void on_made(const ActorRevival::Order& order, const Result<ControlMessage>& answer);
   /// With mutex_ held: takes it over if it is news.
   bool apply(std::uint64_t rank, ActorReport report);
-  /// With mutex_ held: tells it, when it is a failure.
+  /// With mutex_ held: tells it, when it is a failure that no restart follows.
   void tell(std::uint64_t rank);
 
   HandlerThread& handlers_;
@@ -82,6 +98,8 @@ class ActorMonitor : public std::enable_shared_from_this<ActorMonitor> {
   std::unordered_map<std::uint64_t, std::pair<std::uint64_t, std::uint64_t>> rank_of_;
 
   HandlerGate gate_;
+  /// Reactor thread. Null: they are not made again. That never changes.
+  std::unique_ptr<ActorRevival> revival_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -1,6 +1,7 @@
 #include "client/src/monitors/mesh_monitor.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "common/base/log.h"
@@ -42,12 +43,26 @@ void MeshMonitor::tell_end(const RankReport& report) {
   std::erase_if(listeners_, [&](const EndListener& listener) { return !listener(report); });
 }
 
+void MeshMonitor::tell_failures(std::vector<RankReport>& ended,
+                                const std::vector<RankReport>& final_ones) {
+  std::set<std::uint64_t> last;
+  for (const auto& failure : final_ones) last.insert(failure.rank);
+  for (auto& failure : ended) {
+    failure.is_restarting = last.erase(failure.rank) == 0;
+    tell_end(failure);
+  }
+  for (const auto& failure : final_ones) {
+    if (last.contains(failure.rank)) tell_end(failure);
+  }
+}
+
 void MeshMonitor::on_update(
     const HostAddr& from, const flatbuffers::Vector<const wire::RankState*>* ranks,
     const flatbuffers::Vector<flatbuffers::Offset<wire::ExitReport>>* exit_reports,
     const flatbuffers::Vector<const wire::LaunchTimes*>* launch) {
   const auto changes = progress_.change([&](Facts& facts) {
-    const bool is_told = options_.handlers.on_state && !facts.is_abandoned;
+    const bool is_told = !facts.is_abandoned &&
+                         (options_.handlers.on_state || !again_listeners_.empty());
     auto changed =
         facts.table.apply(from, {.ranks = ranks, .exit_reports = exit_reports, .launch = launch},
                           reactor_.now(), is_told);
@@ -62,6 +77,10 @@ void MeshMonitor::on_update(
   if (!changes.is_news) return;
   tell_states(changes.reports);
   for (const auto& rank : changes.ended) tell_end(rank);
+  for (const auto& rank : changes.reports) {
+    if (rank.restarts == 0 || rank.state != ProcState::ready) continue;
+    std::erase_if(again_listeners_, [&](const AgainListener& listener) { return !listener(rank); });
+  }
   settle();
 }
 
@@ -203,7 +222,7 @@ MeshMonitor::Due MeshMonitor::find_due(Time now) {
 
 void MeshMonitor::settle() {
   auto due = find_due(reactor_.now());
-  for (const auto& failure : due.ended) tell_end(failure);
+  tell_failures(due.ended, due.judgement.failures);
   reactor_.cancel(std::exchange(timer_, 0));
   if (due.next && !due.end) {
     timer_ = reactor_.at(*due.next, [weak = weak_from_this()] {

@@ -51,8 +51,11 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
   };
   /// Tells an agent how much of its output is taken; called on the reactor's thread.
   using OutputTaken = std::function<void(wire::OutputTakenT taken)>;
-  /// Called for each rank that ends, once, as long as it returns true.
+  /// Called for each rank that ends, as long as it returns true: once, and once more when a failure
+  /// that was to be followed by a restart (RankReport::is_restarting) turns out to be final.
   using EndListener = std::function<bool(const RankReport&)>;
+  /// Called for each rank whose later attempt is ready, as long as it returns true.
+  using AgainListener = std::function<bool(const RankReport&)>;
 
   MeshMonitor(Reactor& reactor, HandlerThread& handlers, ProcMeshRef mesh, Options options);
 
@@ -84,6 +87,7 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
   void lose(const HostAddr& host, const std::string& reason);
   /// Calls it for ranks that have ended already, too; for a failure with its exit report.
   void listen(EndListener listener);
+  void listen_again(AgainListener listener) { again_listeners_.push_back(std::move(listener)); }
   /// Before arm(), when there is a policy.
   void set_orders(Orders orders) { orders_ = std::move(orders); }
   /// These ranks were ordered to begin an incarnation, and it is not wanted any more.
@@ -127,6 +131,8 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
   void call(std::function<void(const Handlers&)> handler, std::function<void()> then = {});
   void tell_states(const std::vector<RankReport>& reports);
   void tell_end(const RankReport& report);
+  /// `ended`: failures that nobody was told of yet; `final_ones`: those that no restart follows.
+  void tell_failures(std::vector<RankReport>& ended, const std::vector<RankReport>& final_ones);
 
   Reactor& reactor_;
   HandlerThread& handlers_;
@@ -136,6 +142,7 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
   OutputReceiver output_;
   Reactor::TimerId timer_ = 0;
   std::vector<EndListener> listeners_;
+  std::vector<AgainListener> again_listeners_;
   Orders orders_;
   HandlerGate gate_;
 };

@@ -76,6 +76,16 @@ void UpdateRouter::add(const std::shared_ptr<ActorMonitor>& actors,
     if (!alive.expired()) on_proc_end(weak, proc);
     return true;
   });
+  procs->listen_again([this, alive = std::weak_ptr<void>(alive_),
+                       weak = std::weak_ptr(actors)](const RankReport& proc) {
+    const auto monitor = weak.lock();
+    if (monitor == nullptr) return false;
+    if (alive.expired()) return true;
+    monitor->on_proc_ready(proc);
+    if (gateway_.bus() != nullptr)
+      monitor->make_again(*gateway_.bus(), gateway_.status().self());
+    return true;
+  });
 }
 
 void UpdateRouter::remove(const ActorMonitor& actors) {
@@ -145,6 +155,8 @@ void UpdateRouter::upkeep() {
     if (mesh.monitor().should_ask_for_output()) mesh.ask_for_output(*gateway_.bus());
   }
   for (const auto& [number, feed] : feeds_) feed->on_upkeep();
+  for (const auto& actors : actors_)
+    actors->make_again(*gateway_.bus(), gateway_.status().self());
 }
 
 void UpdateRouter::lose(const HostAddr& host, const std::string& reason) {
