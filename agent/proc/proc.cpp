@@ -12,6 +12,7 @@
 #include "agent/proc/runtime/bootstrap.h"
 #include "agent/proc/runtime/runtime.h"
 #include "agent/proc/several_procs.h"
+#include "common/wire/settings_call.h"
 
 namespace meshbus {
 namespace {
@@ -79,6 +80,35 @@ ProcProgram& ProcProgram::actor_threads(unsigned threads) {
   return *this;
 }
 
+ProcProgram& ProcProgram::setting(const std::string& name, SettingValue standard,
+                                  std::string help) {
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  const auto is_fine = [&](char c) {
+    return is_letter(c) || (c >= '0' && c <= '9') || c == '_' || c == '.' || c == '-';
+  };
+  if (name.empty() || name.size() > 63 || !is_letter(name.front()) ||
+      !std::all_of(name.begin(), name.end(), is_fine))
+    mistake_ =
+        "ProcProgram::setting: a setting is named by 1 to 63 letters, digits, '_', '.' and '-', a "
+        "letter first, not by \"" +
+        name + "\"";
+  if (const auto back = parse_setting(standard, to_text(standard)); !back || *back != standard)
+    mistake_ = "ProcProgram::setting: the default of " + name + " is no value that it could have";
+  if (help.size() > 500)
+    mistake_ = "ProcProgram::setting: the help of " + name + " has more than 500 characters";
+  if (!settings_.emplace(name, Setting{std::move(standard), std::move(help)}).second)
+    mistake_ = "ProcProgram::setting: there are two settings of the name " + name;
+  if (settings_.size() > kMostProgramSettings)
+    mistake_ = "ProcProgram::setting: more than " + std::to_string(kMostProgramSettings);
+  return *this;
+}
+
+ProcProgram& ProcProgram::on_setting(
+    std::function<void(Proc&, const std::string&, const SettingValue&)> handler) {
+  on_setting_ = std::move(handler);
+  return *this;
+}
+
 bool is_mesh_proc() noexcept {
   return std::getenv(mesh_proc::kBootstrapVariable) != nullptr;
 }
@@ -101,6 +131,7 @@ Result<void> bootstrap(const ProcProgram& program) {
   if (!link) return fail(link.error());
   auto bootstrap = mesh_proc::load_bootstrap(variable);
   if (!bootstrap) return fail(std::move(bootstrap).error());
+  if (auto fine = Runtime::check(program, *bootstrap); !fine) return fine;
   try {
     if (*link) the_process = new SeveralProcs(std::move(*bootstrap), std::move(*link), program);
     if (the_process == nullptr) the_runtime = new Runtime(std::move(*bootstrap), program);
@@ -136,6 +167,9 @@ const ProcId& Proc::id() const noexcept {
 }
 const std::vector<std::pair<std::string, std::string>>& Proc::launcher_settings() const noexcept {
   return runtime_.bootstrap().config;
+}
+Result<SettingValue> Proc::setting_value(std::string_view name) const {
+  return runtime_.program_settings().get(name);
 }
 const ProcMeshRef& Proc::mesh() const noexcept {
   return runtime_.bootstrap().mesh;

@@ -22,7 +22,8 @@ Result<std::vector<ProcSetting>> read_entries(const Entries* entries, const std:
   for (const auto* one : *entries) {
     if (one->key()->size() > kLongestSetting || one->value()->size() > kLongestSetting)
       return fail(ErrorCode::malformed_message, what + ": a setting that is longer than any");
-    settings.push_back({one->key()->str(), one->value()->str(), text_of(one->source())});
+    settings.push_back({one->key()->str(), one->value()->str(), text_of(one->source()),
+                        text_of(one->form()), text_of(one->help())});
   }
   return settings;
 }
@@ -32,6 +33,8 @@ std::unique_ptr<wire::LiveSettingT> to_wire(const ProcSetting& setting) {
   out->key = setting.key;
   out->value = setting.value;
   out->source = setting.source;
+  out->form = setting.form;
+  out->help = setting.help;
   return out;
 }
 
@@ -39,7 +42,7 @@ std::unique_ptr<wire::LiveSettingT> to_wire(const ProcSetting& setting) {
 
 std::string encode_settings_call(const SettingChanges& changes) {
   wire::SettingsCallT call;
-  for (const auto& [key, value] : changes) call.changes.push_back(to_wire({key, value, {}}));
+  for (const auto& [key, value] : changes) call.changes.push_back(to_wire({.key = key, .value = value, .source = {}}));
   return write_table<wire::SettingsCall>(call);
 }
 

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,10 @@ namespace meshbus {
 
 inline constexpr std::uint32_t kSettingsPort = 0;
 inline constexpr std::size_t kMostSettingChanges = 64;
+/// The keys of a program's own settings begin with this, in calls and in what travels with a spawn.
+inline constexpr std::string_view kProgramKeys = "program.";
+/// A program has so many at most, so that all settings of a proc fit into one answer.
+inline constexpr std::size_t kMostProgramSettings = 48;
 
 /// Key and value.
 using SettingChanges = std::vector<std::pair<std::string, std::string>>;

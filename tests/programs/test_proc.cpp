@@ -188,6 +188,29 @@ int main(int argc, char** argv) {
   add_handlers(program);
   if (mode == "serve") {
     program.on_stop([](Proc&, const std::string& reason) { say("on_stop: " + reason); });
+  } else if (mode == "settings") {
+    program.setting("rate", 0.1, "learning rate")
+        .setting("batch", 32, "samples in a step")
+        .setting("verbose", false, "whether each step is told")
+        .setting("pause", 250ms, "between two steps")
+        .setting("name", "nobody", "of the run");
+    program.on_setting([](Proc& proc, const std::string& name, const SettingValue& value) {
+      say("on_setting " + name + "=" + to_text(value) + " " + to_text(*proc.setting_value(name)));
+    });
+    program.on(20, [](Proc& proc, const Incoming& call) -> Result<std::string> {
+      if (call.body == "sum")
+        return std::to_string(*proc.setting<double>("rate") +
+                              static_cast<double>(*proc.setting<std::int64_t>("batch")));
+      if (call.body == "wrong") return fail(proc.setting<bool>("rate").error());
+      const auto value = proc.setting_value(call.body);
+      if (!value) return fail(value.error());
+      return to_text(*value);
+    });
+    program.on(21, [](Proc& proc, const Incoming&) -> Result<std::string> {
+      std::string keys;
+      for (const auto& [key, value] : proc.launcher_settings()) keys += key + "=" + value + " ";
+      return keys;
+    });
   } else if (mode == "main") {
     program.main([](Proc& proc) {
       say("main");

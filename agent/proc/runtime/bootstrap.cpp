@@ -16,6 +16,7 @@
 
 #include "agent/os/process_link.h"
 #include "common/wire/protocol.h"
+#include "common/wire/settings_call.h"
 #include "common/wire/wire_region.h"
 #include "wire/bootstrap_generated.h"
 
@@ -247,8 +248,12 @@ Result<Bootstrap> decode_bootstrap(Bytes bytes) {
                       or_default(wire.heartbeat_ms(), kDefaultHeartbeat)};
   bootstrap.others.assign(std::next(procs.begin()), procs.end());
   if (wire.config() != nullptr) {
-    for (const auto* entry : *wire.config())
-      bootstrap.config.emplace_back(entry->key()->str(), entry->value()->str());
+    for (const auto* entry : *wire.config()) {
+      const auto key = entry->key()->string_view();
+      const bool is_program = key.starts_with(kProgramKeys);
+      (is_program ? bootstrap.program_settings : bootstrap.config)
+          .emplace_back(is_program ? key.substr(kProgramKeys.size()) : key, entry->value()->str());
+    }
   }
   return bootstrap;
 }

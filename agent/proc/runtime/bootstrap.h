@@ -45,6 +45,8 @@ struct Bootstrap {
   };
   /// Those behind the first one, checked likewise.
   std::vector<Self> others = {};
+  /// What the launcher has set of the program's own settings, by name.
+  std::vector<std::pair<std::string, std::string>> program_settings = {};
 
   /// The one of the proc at this place, 0 for this one, alone. Errors: out_of_range.
   Result<Bootstrap> at(std::size_t place) const;

@@ -40,7 +40,10 @@ class Runtime {
 
   /// Errors: configuration_error, what is wrong with it.
   static Result<void> check(const ProcProgram& program);
-  /// Throws std::system_error and zmq::error_t when there are no descriptors or no memory left.
+  /// The same, of what it is started with: settings that it does not have.
+  static Result<void> check(const ProcProgram& program, const Bootstrap& bootstrap);
+  /// Throws std::system_error and zmq::error_t when there are no descriptors or no memory left, and
+  /// std::runtime_error where check() has an error.
   /// Nothing runs before run(). `on_cut`, of a pseudo-proc: it has just been cut off; on the
   /// reactor's thread.
   Runtime(Bootstrap bootstrap, ProcProgram program, Kind kind = Kind::process,
@@ -69,6 +72,7 @@ class Runtime {
   std::uint64_t rank() const noexcept { return ranks_.own(); }
   std::optional<std::uint64_t> rank_of(std::uint64_t proc_key) { return ranks_.find(proc_key); }
   ProcSender& sender() noexcept { return sender_; }
+  const ProgramSettings& program_settings() const noexcept { return settings_.program(); }
   /// Requests leave now: the caller is about to wait for the answer.
   void flush() { sender_.outgoing().flush_now(); }
   /// Whether the caller may wait for an answer: would_block on the reactor's thread and for a
@@ -87,6 +91,8 @@ class Runtime {
   Dispatcher make_handlers();
   Bus::Events make_events();
   ActorSystem::Outside make_outside();
+  /// The program's settings have other values now.
+  void on_settings(const ProgramSettings::Changes& changes);
 
   Bootstrap bootstrap_;
   ProcProgram program_;
@@ -103,6 +109,9 @@ class Runtime {
   ActorSystem actors_;
   HandlerIntake intake_;
   ProcEnding ending_;
+  std::mutex changed_settings_mutex_;
+  /// What on_setting is still to hear.
+  std::map<std::string, SettingValue> changed_settings_;  // guarded by changed_settings_mutex_
 };
 
 }  // namespace meshbus::mesh_proc

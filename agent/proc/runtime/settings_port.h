@@ -1,10 +1,12 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 
 #include "agent/proc/runtime/agent_link.h"
 #include "agent/proc/runtime/bootstrap.h"
 #include "agent/proc/runtime/live_settings.h"
+#include "agent/proc/runtime/program_settings.h"
 #include "common/bus/bus.h"
 
 namespace meshbus::mesh_proc {
@@ -13,8 +15,12 @@ namespace meshbus::mesh_proc {
 /// reactor's thread.
 class SettingsPort {
  public:
+  /// Hears what of the program's settings was changed, and how.
+  using Changed = std::function<void(const ProgramSettings::Changes&)>;
   /// `has_log`: as for LiveSettings. `agent` must outlive this; it hears how long it may stay away.
-  SettingsPort(const Bootstrap& bootstrap, bool has_log, AgentLink& agent);
+  /// Throws as ProgramSettings does.
+  SettingsPort(const Bootstrap& bootstrap, bool has_log, AgentLink& agent,
+               const ProgramSettings::Declared& declared, Changed on_changed);
 
   /// Call it when there is a bus, before anything is sent on it.
   void attach(Bus& bus) const { bus.set_body_limit(settings_.message_limit()); }
@@ -22,6 +28,8 @@ class SettingsPort {
   /// What this proc uses now; changed first when the call asks for that and its sender may.
   void on_call(Bus& bus, const wire::Envelope& envelope, const wire::CallHeader& header,
                Bytes body);
+  /// Any thread.
+  const ProgramSettings& program() const noexcept { return program_; }
   /// How long a stop by a signal may take.
   std::chrono::milliseconds grace() const { return settings_.grace(); }
   /// How long a handler may run; 0 = for any time.
@@ -29,8 +37,12 @@ class SettingsPort {
 
  private:
   void apply();
+  /// All of them or none. Errors: those of LiveSettings::change() and ProgramSettings::read().
+  Result<void> change(const SettingChanges& changes);
 
   LiveSettings settings_;
+  ProgramSettings program_;
+  const Changed on_changed_;
   AgentLink& agent_;
 };
 

@@ -114,6 +114,12 @@ struct ProcSpec {
   /// Ranks whose stdin is a pipe for ProcMesh::write_input(); the others read /dev/null. (An empty
   /// set means none here.)
   RankSet input_ranks = {};
+  /// Mesh procs only: settings that the program has declared (ProcProgram::setting), by name, as
+  /// text: {{"rate", "0.2"}}. They are those of each attempt of a rank; Context::settings() reads
+  /// them as program.rate, and Context::change_settings() changes them while the rank runs. A name
+  /// that the program does not have, or a value of another type: proc_creation_error, and the last
+  /// lines of stderr say what there is.
+  std::vector<std::pair<std::string, std::string>> program_settings = {};
   /// Between SIGTERM and SIGKILL. Default: key terminate.grace.
   std::optional<std::chrono::milliseconds> grace = {};
   /// A rank that is not ready by then is killed and failed; 0 = no limit. Default: key spawn.ready.

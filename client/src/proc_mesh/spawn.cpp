@@ -12,6 +12,7 @@
 #include "client/src/proc_mesh/restart_orders.h"
 #include "common/base/launcher_variables.h"
 #include "common/security/token.h"
+#include "common/wire/settings_call.h"
 #include "common/wire/wire_region.h"
 #include "wire/lifecycle_generated.h"
 
@@ -69,6 +70,10 @@ Result<void> complete(ProcSpec& spec) {
                 std::string("binding: ranks that ") +
                     (spec.is_template ? "are copies of a template" : "share a process") +
                     " cannot be bound one by one");
+  if (!spec.program_settings.empty() && spec.kind != ProcKind::mesh)
+    return fail(ErrorCode::configuration_error,
+                "program_settings: only mesh procs have settings of their program "
+                "(ProcSpec::kind)");
   if (spec.procs_per_process > 1 && spec.kind != ProcKind::mesh)
     return fail(ErrorCode::configuration_error,
                 "procs_per_process: only mesh procs can share a process (ProcSpec::kind)");
@@ -350,6 +355,12 @@ class Spawn {
     for (const auto& [key, value] : core_.config().snapshot()) {
       auto pair = std::make_unique<wire::KeyValueT>();
       pair->key = key;
+      pair->value = value;
+      message.config.push_back(std::move(pair));
+    }
+    for (const auto& [name, value] : spec_.program_settings) {
+      auto pair = std::make_unique<wire::KeyValueT>();
+      pair->key = std::string(kProgramKeys) + name;
       pair->value = value;
       message.config.push_back(std::move(pair));
     }

@@ -11,11 +11,13 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "meshbus/address.h"
 #include "meshbus/point.h"
 #include "meshbus/proc_mesh_ref.h"
+#include "meshbus/program_setting.h"
 #include "meshbus/result.h"
 #include "meshbus/shared_body.h"
 
@@ -64,6 +66,7 @@ class ActorContext;
 class Proc;
 namespace mesh_proc {
 class ActorSystem;
+class ProgramSettings;
 class Runtime;
 }  // namespace mesh_proc
 
@@ -131,6 +134,20 @@ class ProcProgram {
   /// logged on stderr.
   ProcProgram& on_undelivered(std::function<void(Proc&, const Undelivered&)> handler);
 
+  /// Declares a setting of this program, `[A-Za-z][A-Za-z0-9_.-]*`, 63 characters at most: launchers
+  /// set it at the spawn (ProcSpec::program_settings) and change it while the proc runs
+  /// (Context::change_settings, `meshbus config NAME --change program.rate=0.2`). Its type is that
+  /// of `standard`, its default. A spawn that sets what the program has not declared, or a value of
+  /// another type, fails: bootstrap() says what there is. At most 48 of them.
+  ///
+  ///     program.setting("rate", 0.1, "learning rate").setting("batch", 32, "samples in a step");
+  ///     ... *proc.setting<double>("rate") ...
+  ProcProgram& setting(const std::string& name, SettingValue standard, std::string help);
+  /// Runs on the handlers' thread for each of these that was changed, with its new value. Of
+  /// changes that come faster than this returns, a setting's last one is told.
+  ProcProgram& on_setting(
+      std::function<void(Proc&, const std::string& name, const SettingValue& value)> handler);
+
   /// Launchers may make actors of that type in this proc, under that name ([A-Za-z0-9_.:-], 1 to 63
   /// characters). Needs meshbus/actor.h.
   template <typename Type>
@@ -146,15 +163,22 @@ class ProcProgram {
 
  private:
   friend class mesh_proc::ActorSystem;
+  friend class mesh_proc::ProgramSettings;
   friend class mesh_proc::Runtime;
   struct ActorType {
     ActorFactory factory;
     ActorOptions options;
   };
+  struct Setting {
+    SettingValue standard;
+    std::string help;
+  };
 
   std::map<std::uint32_t, Handler> handlers_;
   std::map<std::string, ActorType, std::less<>> actor_types_;
   unsigned actor_threads_ = 4;
+  std::map<std::string, Setting, std::less<>> settings_;
+  std::function<void(Proc&, const std::string&, const SettingValue&)> on_setting_;
   std::function<int(Proc&)> main_;
   std::function<void(Proc&, const std::string&)> on_stop_;
   std::function<void(Proc&, const Undelivered&)> on_undelivered_;
@@ -199,6 +223,19 @@ class Proc {
   /// {{"terminate.grace", "5s"}}. A launcher of its own in this proc takes it along:
   /// ContextOptions::inherited.
   const std::vector<std::pair<std::string, std::string>>& launcher_settings() const noexcept;
+  /// A setting of the program (ProcProgram::setting), as it is now. Errors: configuration_error: the
+  /// program has none of that name, or it is of another type.
+  template <typename T>
+  Result<T> setting(std::string_view name) const {
+    auto value = setting_value(name);
+    if (!value) return fail(value.error());
+    if (auto* const typed = std::get_if<T>(&*value)) return std::move(*typed);
+    return fail(ErrorCode::configuration_error, "setting " + std::string(name) +
+                                                    " of the program is of another type: " +
+                                                    std::string(form_of(*value)));
+  }
+  /// The same, of whatever type.
+  Result<SettingValue> setting_value(std::string_view name) const;
   /// Which rank of this mesh sent that; nothing when it came from elsewhere (a launcher, another
   /// mesh).
   std::optional<std::uint64_t> rank_of(const Incoming& incoming) const;
