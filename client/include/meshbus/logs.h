@@ -1,11 +1,14 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string_view>
 
+#include "meshbus/context.h"
 #include "meshbus/proc_mesh.h"
+#include "meshbus/proc_mesh_ref.h"
 #include "meshbus/rank_report.h"
 #include "meshbus/result.h"
 
@@ -49,10 +52,19 @@ struct LogHandlers {
   std::function<void(const Result<void>&)> on_end;
 };
 
-/// Reads on until it goes. Move-only; made by HostMesh::logs(). When its destructor has returned no
+/// Reads on until it goes. Move-only; made by HostMesh::logs(), open(), or ProcRef::logs(). When its destructor has returned no
 /// handler runs any more, unless it is called by one.
 class LogStream {
  public:
+  /// Reads what ranks of a mesh of any launcher wrote, or of a slice of it, as HostMesh::logs()
+  /// does; but the Context needs no host mesh: without one that knows these hosts it connects to
+  /// the first of them that answers, for as long as it reads. LogOptions::ranks are ranks of the
+  /// mesh; none: those of the view. Errors: host_unreachable naming a host that cannot be reached,
+  /// not_exist (a rank), configuration_error, would_block, refused (after fork).
+  static Result<LogStream> open(Context& context, const ProcMeshRef& mesh, LogOptions options,
+                                LogHandlers handlers,
+                                std::chrono::milliseconds deadline = std::chrono::seconds(3));
+
   LogStream(LogStream&&) noexcept;
   LogStream& operator=(LogStream&&) noexcept;
   ~LogStream();

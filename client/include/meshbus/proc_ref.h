@@ -16,6 +16,10 @@
 
 namespace [[gnu::visibility("default")]] meshbus {
 
+struct LogHandlers;
+struct LogOptions;
+class LogStream;
+
 /// Names one proc. A plain value: copy it, print its id, send it to another process. Keeps nothing
 /// alive.
 class ProcRef {
@@ -40,6 +44,11 @@ class ProcRef {
   /// keeps its host from answering; would_block, refused (after fork).
   Result<Status> status(Context& context,
                         std::chrono::milliseconds deadline = std::chrono::seconds(3)) const;
+
+  /// Reads what the proc wrote: LogStream::open() of it alone, so also a rank its own output, by a
+  /// Context of its own (of which it should not print each piece: that is output again).
+  /// LogOptions::ranks are not used. Errors: as there; configuration_error as of status().
+  Result<LogStream> logs(Context& context, LogOptions options, LogHandlers handlers) const;
 
   /// Context::call and Context::send to this proc; errors as there.
   Result<std::string> call(Context& context, std::uint32_t port, std::string_view body,

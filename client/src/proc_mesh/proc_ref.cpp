@@ -1,9 +1,25 @@
 #include "meshbus/proc_ref.h"
 
+#include "meshbus/logs.h"
 #include "meshbus/mesh_statuses.h"
 #include "meshbus/region.h"
 
 namespace meshbus {
+namespace {
+
+/// The rank as a mesh of its own: its host is asked by rank, wherever the others of the mesh lie.
+/// Errors: configuration_error: it is no rank.
+Result<ProcMeshRef> alone(const ProcId& proc) {
+  const auto rank = parse_proc_name(proc.name());
+  if (!rank)
+    return fail(ErrorCode::configuration_error,
+                "expected a rank of a mesh (HOST,BASE_RANK-UUID)");
+  auto only = Region::make({}, rank->create_rank, {}, {});
+  if (!only) return fail(only.error());
+  return ProcMeshRef::make(rank->mesh, {proc.host()}, rank->create_rank + 1, std::move(*only));
+}
+
+}  // namespace
 
 Result<ProcRef> ProcRef::parse(std::string_view address) {
   auto id = ProcId::parse(address);
@@ -39,20 +55,20 @@ Result<ProcRef> ProcRef::of_rank(std::string_view mesh, std::uint64_t ordinal) {
 }
 
 Result<Status> ProcRef::status(Context& context, std::chrono::milliseconds deadline) const {
-  const auto of = parse_proc_name(id_.name());
-  if (!of)
-    return fail(ErrorCode::configuration_error,
-                "status of " + id_.to_string() + ": expected a rank of a mesh (HOST,BASE_RANK-UUID)");
-  // The host is asked by rank, wherever else the ranks of that mesh lie.
-  auto only = Region::make({}, of->create_rank, {}, {});
-  if (!only) return fail(only.error());
-  const auto mesh = ProcMeshRef::make(of->mesh, {id_.host()}, of->create_rank + 1, std::move(*only));
-  if (!mesh) return fail(mesh.error());
+  const auto mesh = alone(id_);
+  if (!mesh) return fail(mesh.error().within("status of " + id_.to_string()));
   const auto told = MeshStatuses::ask(context, *mesh, deadline);
   if (!told) return fail(told.error());
   if (!told->unreachable.empty())
     return fail(told->unreachable.begin()->second.within("status of " + id_.to_string()));
   return *told->statuses.find(0);
+}
+
+Result<LogStream> ProcRef::logs(Context& context, LogOptions options, LogHandlers handlers) const {
+  const auto mesh = alone(id_);
+  if (!mesh) return fail(mesh.error().within("logs of " + id_.to_string()));
+  options.ranks.clear();
+  return LogStream::open(context, *mesh, std::move(options), std::move(handlers));
 }
 
 }  // namespace meshbus

@@ -1,5 +1,8 @@
 // References made of texts, and statuses that are asked without a host mesh (spec 6.1).
 #include <csignal>
+#include <future>
+#include <map>
+#include <mutex>
 
 #include "tests/support/stopwatch.h"
 #include "tests/world/client_library.h"
@@ -155,4 +158,76 @@ TEST_CASE(
   CHECK(must(MeshStatuses::ask(context,
                                must(ProcMeshRef::make(must(Name::make("empty")), {}, extent("x=0")))))
             .statuses.num_ranks() == 0);
+}
+
+TEST_CASE(
+    "references: spec 6.3: what a proc wrote is handed back to who has its reference, the kept part "
+    "and what follows, without a host mesh") {
+  auto context = must(Context::create());
+  auto hosts = must(HostMesh::process(context, extent("host=2"), of_this_build()));
+  Heard heard;
+  auto spec = shell("echo one $RANK; read line; echo two $line; echo three >&2");
+  spec.input_ranks = {{0, 4}};
+  auto mesh = must(hosts.spawn("talks", extent("gpu=2"), spec, heard.handlers()));
+  auto other = must(Context::create());
+  std::mutex mutex;
+  std::map<std::uint64_t, std::string> read;
+  std::promise<Result<void>> end;
+  const LogHandlers handlers{
+      .on_piece =
+          [&](const LogPiece& piece) {
+            const std::lock_guard lock(mutex);
+            read[piece.rank] += piece.bytes;
+          },
+      .on_end = [&](const Result<void>& how) { end.set_value(how); }};
+  const auto has_read = [&](std::uint64_t rank, const std::string& text) {
+    return wait_until(
+        [&] {
+          const std::lock_guard lock(mutex);
+          return read[rank] == text;
+        },
+        in_time);
+  };
+  const auto proc = must(ProcRef::of_rank(mesh.ref().to_string(), 2));
+  {
+    const auto stream = must(proc.logs(other, {.err = false, .follow = true}, handlers));
+    CHECK(has_read(2, "one 2\n"));
+    must(mesh.write_input(2, "more\n", in_time));
+    CHECK(has_read(2, "one 2\ntwo more\n"));
+    CHECK(end.get_future().get().has_value());
+  }
+  // A slice, what is kept alone.
+  end = {};
+  read.clear();
+  const auto half = must(LogStream::open(other, must(mesh.ref().at("host", 0)), {}, handlers));
+  CHECK(end.get_future().get().has_value());
+  CHECK(read == std::map<std::uint64_t, std::string>{{0, "one 0\n"}, {1, "one 1\n"}});
+  CHECK(LogStream::open(other, mesh.ref(), {.ranks = {{3, 5}}}, handlers).error().code() ==
+        ErrorCode::not_exist);
+  CHECK(LogStream::open(other, mesh.ref(), {.out = false, .err = false}, handlers)
+            .error()
+            .code() == ErrorCode::configuration_error);
+  const auto gone = must(HostAddr::parse("unix:" + (environment_root() / "nobody").string()));
+  const auto none = must(ProcMeshRef::make(must(Name::make("none")), {gone}, extent("x=1")));
+  const auto refused = LogStream::open(other, none, {}, handlers);
+  REQUIRE_FALSE(refused.has_value());
+  CHECK(refused.error().code() == ErrorCode::host_unreachable);
+  CHECK(says(refused.error(), "host " + gone.to_string() + ": nothing listens there"));
+  must(mesh.stop({.grace = 1s}));
+  must(hosts.shutdown(in_time));
+}
+
+TEST_CASE("references: spec 6.3: a rank reads its own output") {
+  auto context = must(Context::create());
+  auto hosts = must(HostMesh::process(context, extent("host=1"), of_this_build()));
+  Heard heard;
+  auto mesh = must(
+      hosts.spawn("narcissus", extent("gpu=2"),
+                  {.kind = ProcKind::mesh, .command = {bin("meshbus_test_own_output")}},
+                  heard.handlers()));
+  for (const auto& rank : must(mesh.wait(in_time)).ranks) {
+    INFO(rank.stderr_tail);
+    CHECK(rank.exit_code == 0);
+  }
+  must(hosts.shutdown(in_time));
 }
