@@ -4,6 +4,7 @@
 
 #include "common/address/address_list.h"
 #include "mesh/text.h"
+#include "meshbus/extent.h"
 #include "meshbus/key.h"
 
 namespace meshbus {
@@ -23,6 +24,26 @@ Result<HostMeshRef> HostMeshRef::make(Name name, Region region, std::vector<Host
                 "host mesh reference: " + cardinality(region, hosts.size()));
   }
   return HostMeshRef(std::move(name), std::move(region), std::move(hosts));
+}
+
+Result<HostMeshRef> HostMeshRef::of_hosts(Name name, std::vector<HostAddr> hosts) {
+  const auto extent = Extent::make({{"host", hosts.size()}});
+  if (!extent) return fail(extent.error());
+  return make(std::move(name), Region(*extent), std::move(hosts));
+}
+
+Result<HostMeshRef> HostMeshRef::of_agents(Name name, const std::vector<std::string>& agents) {
+  std::vector<HostAddr> hosts;
+  for (std::size_t i = 0; i < agents.size(); ++i) {
+    const auto id = ActorId::parse(agents[i]);
+    const auto where = "host mesh reference: agent " + std::to_string(i);
+    if (!id) return fail(id.error().within(where + ": expected HOST,service,agent[0]"));
+    if (*id != host_agent(id->proc().host()))
+      return fail(ErrorCode::parse_error,
+                  where + ": expected HOST,service,agent[0], found " + id->to_string());
+    hosts.push_back(id->proc().host());
+  }
+  return of_hosts(std::move(name), std::move(hosts));
 }
 
 Result<HostMeshRef> HostMeshRef::parse(std::string_view text) {

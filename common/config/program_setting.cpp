@@ -64,8 +64,8 @@ struct Print {
     return {text.data(), end};
   }
   std::string operator()(std::chrono::milliseconds value) const {
-    return value_to_text(kDuration, static_cast<std::uint64_t>(std::max<std::int64_t>(
-                                        value.count(), 0)));
+    return value_to_text(kDuration,
+                         static_cast<std::uint64_t>(std::max<std::int64_t>(value.count(), 0)));
   }
   std::string operator()(const std::string& value) const { return value; }
 };

@@ -42,7 +42,8 @@ std::unique_ptr<wire::LiveSettingT> to_wire(const ProcSetting& setting) {
 
 std::string encode_settings_call(const SettingChanges& changes) {
   wire::SettingsCallT call;
-  for (const auto& [key, value] : changes) call.changes.push_back(to_wire({.key = key, .value = value, .source = {}}));
+  for (const auto& [key, value] : changes)
+    call.changes.push_back(to_wire({.key = key, .value = value, .source = {}}));
   return write_table<wire::SettingsCall>(call);
 }
 

@@ -207,12 +207,31 @@ void HandlerIntake::on_undelivered(const wire::Envelope& envelope, const Error& 
   });
 }
 
+void HandlerIntake::on_settings(ProgramSettings& settings) {
+  if (!parts_.on_setting) return (void)settings.take_news();
+  close_run();
+  parts_.work.push_last([this, &settings] {
+    for (const auto& [name, value] : settings.take_news()) {
+      if (parts_.is_cut) return;
+      const HandlerWatch::Run run(watch_, HandlerWatch::kSetting);
+      try {
+        parts_.on_setting(parts_.proc, name, value);
+      } catch (const std::exception& thrown) {
+        log::warn("on_setting of " + name + ": " + thrown.what());
+      } catch (...) {
+        log::warn("on_setting of " + name + ": an exception that is no std::exception");
+      }
+    }
+  });
+}
+
 std::optional<BusyHandler> HandlerIntake::find_busy(HandlerWatch::Time now,
                                                     HandlerWatch::Duration limit) {
   const auto running = watch_.look(now);
   if (!running || running->busy < limit) return std::nullopt;
-  return BusyHandler{.name = running->port == HandlerWatch::kUndelivered
-                                 ? "on_undelivered"
+  return BusyHandler{.name = running->port == HandlerWatch::kUndelivered ? "on_undelivered"
+                             : running->port == HandlerWatch::kSetting
+                                 ? "on_setting"
                                  : "port " + std::to_string(running->port),
                      .busy = running->busy,
                      .waiting = parts_.work.waiting() + runs_.left() + runs_.open_size()};

@@ -13,6 +13,7 @@
 #include "agent/proc/runtime/bootstrap.h"
 #include "agent/proc/runtime/handler_watch.h"
 #include "agent/proc/runtime/message_run.h"
+#include "agent/proc/runtime/program_settings.h"
 #include "agent/proc/runtime/rank_index.h"
 #include "agent/proc/runtime/taken_reports.h"
 #include "common/base/log.h"
@@ -33,6 +34,7 @@ class HandlerIntake {
     const Bootstrap& bootstrap;
     const std::map<std::uint32_t, ProcProgram::Handler>& handlers;  ///< By port.
     const std::function<void(Proc&, const Undelivered&)>& on_undelivered;
+    const std::function<void(Proc&, const std::string&, const SettingValue&)>& on_setting;
     Proc& proc;
     Reactor& reactor;
     WorkQueue& work;
@@ -50,6 +52,8 @@ class HandlerIntake {
   void attach(Bus& bus) noexcept { bus_ = &bus; }
   void on_delivery(const Bus::Delivery& delivery);
   void on_undelivered(const wire::Envelope& envelope, const Error& error);
+  /// Settings of the program have news: hands them to on_setting, if there is one.
+  void on_settings(ProgramSettings& settings);
   /// Hands the messages that were added until now to the handlers' thread. Before anything else is
   /// queued for it.
   void close_run();

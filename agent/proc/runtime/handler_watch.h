@@ -16,6 +16,8 @@ class HandlerWatch {
   using Duration = std::chrono::steady_clock::duration;
   /// Stands for on_undelivered among the ports.
   static constexpr std::uint64_t kUndelivered = UINT64_MAX;
+  /// Likewise for on_setting.
+  static constexpr std::uint64_t kSetting = UINT64_MAX - 1;
 
   struct Running {
     std::uint64_t port = 0;

@@ -1,6 +1,7 @@
 #include "agent/proc/runtime/program_settings.h"
 
 #include <stdexcept>
+#include <utility>
 
 namespace meshbus::mesh_proc {
 
@@ -62,16 +63,21 @@ Result<ProgramSettings::Changes> ProgramSettings::read(const Values& texts) cons
   return changes;
 }
 
-ProgramSettings::Changes ProgramSettings::change(const Changes& changes) {
+bool ProgramSettings::change(const Changes& changes) {
   const std::lock_guard lock(mutex_);
-  Changes news;
+  const bool had_news = !news_.empty();
   for (const auto& [name, value] : changes) {
     auto& entry = entries_.find(name)->second;
-    if (entry.value != value) news.emplace_back(name, value);
+    if (entry.value != value) news_.insert_or_assign(name, value);
     entry.value = value;
     entry.source = "runtime";
   }
-  return news;
+  return !had_news && !news_.empty();
+}
+
+std::map<std::string, SettingValue> ProgramSettings::take_news() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(news_, {});
 }
 
 Result<SettingValue> ProgramSettings::get(std::string_view name) const {

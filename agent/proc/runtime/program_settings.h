@@ -30,8 +30,10 @@ class ProgramSettings {
   /// The values of these texts. Errors: configuration_error: a name that the program does not have,
   /// with those that it has; a text that is no value of it.
   Result<Changes> read(const Values& texts) const;
-  /// Takes them over. Those that are others than before.
-  Changes change(const Changes& changes);
+  /// Takes them over. True: there are news, and there were none.
+  bool change(const Changes& changes);
+  /// What was changed since the last call, with the last value of each.
+  std::map<std::string, SettingValue> take_news();
   /// Errors: configuration_error: as read().
   Result<SettingValue> get(std::string_view name) const;
   /// Under the keys of the wire.
@@ -51,7 +53,8 @@ class ProgramSettings {
                        std::string_view name);
 
   mutable std::mutex mutex_;
-  std::map<std::string, Entry, std::less<>> entries_;  // guarded by mutex_
+  std::map<std::string, Entry, std::less<>> entries_;  // guarded by mutex_, like what follows
+  std::map<std::string, SettingValue> news_;
 };
 
 }  // namespace meshbus::mesh_proc

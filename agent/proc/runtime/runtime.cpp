@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <future>
 #include <iostream>
-#include <map>
 #include <utility>
 
 #include "common/base/log.h"
@@ -52,13 +51,14 @@ Runtime::Runtime(Bootstrap bootstrap, ProcProgram program, Kind kind, std::funct
               .on_exit = [this](int code) { ending_.quit(code, "its host's agent wants it to"); },
               .find_stuck = [this] { return find_stuck(); }}),
       settings_(bootstrap_, kind == Kind::process, agent_, program_.settings_,
-                [this](const ProgramSettings::Changes& changes) { on_settings(changes); }),
+                [this](ProgramSettings& settings) { intake_.on_settings(settings); }),
       work_(kWorkLimits),
       actors_(loop_.reactor(), proc_, bootstrap_.proc, program_.actor_types_,
               program_.actor_threads_, make_outside()),
       intake_({.bootstrap = bootstrap_,
                .handlers = program_.handlers_,
                .on_undelivered = program_.on_undelivered_,
+               .on_setting = program_.on_setting_,
                .proc = proc_,
                .reactor = loop_.reactor(),
                .work = work_,
@@ -113,34 +113,6 @@ Result<void> Runtime::check(const ProcProgram& program, const Bootstrap& bootstr
 bool Runtime::has_worker() const noexcept {
   return !program_.handlers_.empty() || program_.on_stop_ || program_.on_undelivered_ ||
          program_.on_setting_ || !program_.main_;
-}
-
-void Runtime::on_settings(const ProgramSettings::Changes& changes) {
-  if (!program_.on_setting_) return;
-  {
-    const std::lock_guard lock(changed_settings_mutex_);
-    const bool is_coming = !changed_settings_.empty();
-    for (const auto& [name, value] : changes) changed_settings_.insert_or_assign(name, value);
-    if (is_coming) return;
-  }
-  intake_.close_run();
-  work_.push_last([this] {
-    std::map<std::string, SettingValue> news;
-    {
-      const std::lock_guard lock(changed_settings_mutex_);
-      news.swap(changed_settings_);
-    }
-    for (const auto& [name, value] : news) {
-      if (life_.is_cut()) return;
-      try {
-        program_.on_setting_(proc_, name, value);
-      } catch (const std::exception& thrown) {
-        log::warn("on_setting of " + name + ": " + thrown.what());
-      } catch (...) {
-        log::warn("on_setting of " + name + ": an exception that is no std::exception");
-      }
-    }
-  });
 }
 
 int Runtime::run() {

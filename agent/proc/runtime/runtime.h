@@ -91,8 +91,6 @@ class Runtime {
   Dispatcher make_handlers();
   Bus::Events make_events();
   ActorSystem::Outside make_outside();
-  /// The program's settings have other values now.
-  void on_settings(const ProgramSettings::Changes& changes);
 
   Bootstrap bootstrap_;
   ProcProgram program_;
@@ -109,9 +107,6 @@ class Runtime {
   ActorSystem actors_;
   HandlerIntake intake_;
   ProcEnding ending_;
-  std::mutex changed_settings_mutex_;
-  /// What on_setting is still to hear.
-  std::map<std::string, SettingValue> changed_settings_;  // guarded by changed_settings_mutex_
 };
 
 }  // namespace meshbus::mesh_proc

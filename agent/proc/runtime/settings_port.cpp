@@ -41,7 +41,7 @@ Result<void> SettingsPort::change(const SettingChanges& changes) {
   const auto values = program_.read(of_program);
   if (!values) return fail(values.error());
   if (auto changed = settings_.change(own); !changed) return changed;
-  if (const auto news = program_.change(*values); !news.empty()) on_changed_(news);
+  if (program_.change(*values)) on_changed_(program_);
   return {};
 }
 

@@ -15,8 +15,8 @@ namespace meshbus::mesh_proc {
 /// reactor's thread.
 class SettingsPort {
  public:
-  /// Hears what of the program's settings was changed, and how.
-  using Changed = std::function<void(const ProgramSettings::Changes&)>;
+  /// Hears that settings of the program were changed: ProgramSettings::take_news().
+  using Changed = std::function<void(ProgramSettings&)>;
   /// `has_log`: as for LiveSettings. `agent` must outlive this; it hears how long it may stay away.
   /// Throws as ProgramSettings does.
   SettingsPort(const Bootstrap& bootstrap, bool has_log, AgentLink& agent,

@@ -77,8 +77,8 @@ class ActorView {
 
   /// Asks all of them by one cast (Context::cast) and waits for the answers: of each rank its own,
   /// or why there is none: call_error (its handler failed, or refused), no_such_port (no such
-  /// actor, it has ended, or has no such handler; its rank was restarted, and it was not made again,
-  /// or is not yet: the detail says so), no_such_proc, fate_unknown (its proc died
+  /// actor, it has ended, or has no such handler; its rank was restarted, and it was not made
+  /// again, or is not yet: the detail says so), no_such_proc, fate_unknown (its proc died
   /// meanwhile), queue_full, timeout, too_large, ... Errors of all: would_block, refused (after
   /// fork), host_unreachable.
   Result<RankAnswers> call(const MessageType& type, std::string_view body,

@@ -52,8 +52,8 @@ struct LogHandlers {
   std::function<void(const Result<void>&)> on_end;
 };
 
-/// Reads on until it goes. Move-only; made by HostMesh::logs(), open(), or ProcRef::logs(). When its destructor has returned no
-/// handler runs any more, unless it is called by one.
+/// Reads on until it goes. Move-only; made by HostMesh::logs(), open(), or ProcRef::logs(). When
+/// its destructor has returned no handler runs any more, unless it is called by one.
 class LogStream {
  public:
   /// Reads what ranks of a mesh of any launcher wrote, or of a slice of it, as HostMesh::logs()

@@ -136,8 +136,9 @@ struct ProcSpec {
   /// Whether ranks that end after spawn() has returned are restarted. Each incarnation of a rank
   /// has its own pid and exit report; rank, address and environment stay, but for MESHBUS_RESTARTS
   /// (0 in the first one). A rank is restarted only when its host confirms that the incarnation
-  /// before has ended, with all descendants, and its output was handed to on_output. Actors are made
-  /// again where that was asked for (ActorSpawnOptions::again). The owner of the mesh decides: this launcher, and after handover() the controller.
+  /// before has ended, with all descendants, and its output was handed to on_output. Actors are
+  /// made again where that was asked for (ActorSpawnOptions::again). The owner of the mesh decides:
+  /// this launcher, and after handover() the controller.
   RestartPolicy restart = {};
   /// The uuid of the mesh's name. Meshes that share one are one job: `meshbus why` tells their
   /// story together. Their bases have to differ. Default: a uuid that no other mesh has.

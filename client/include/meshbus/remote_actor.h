@@ -31,7 +31,7 @@ class ActorRef {
   static Result<ActorRef> of_rank(const ActorMeshRef& mesh, std::uint64_t ordinal);
   static Result<ActorRef> of_rank(std::string_view mesh, std::uint64_t ordinal);
 
-  const ActorId& id() const noexcept { return id_; }          ///< Its address.
+  const ActorId& id() const noexcept { return id_; }    ///< Its address.
   ProcRef proc() const { return ProcRef(id_.proc()); }  ///< Where it lives.
 
   /// Asks it and waits for the answer. Errors: as ActorView::call for one rank; unroutable when the

@@ -44,8 +44,9 @@ auto close_input(const PythonProcs& self, std::uint64_t rank) {
 
 auto spawn_actors(const PythonProcs& self, std::string type, std::string name,
                   const py::bytes& params, const ProcMeshRef& ref, std::optional<double> timeout,
-                  const std::shared_ptr<Inbox>& inbox) {
+                  bool again, const std::shared_ptr<Inbox>& inbox) {
   ActorSpawnOptions options;
+  options.again = again;
   options.region = ref.region();
   if (timeout) options.deadline = milliseconds_of(*timeout);
   options.on_failure = [inbox](const ActorReport& report) {

@@ -39,15 +39,17 @@ class SpawnOptions:
     """`procs.options(name="tally").spawn(Counter, 40)`: how actors are made."""
 
     def __init__(self, procs: ProcMesh, name: str | None, timeout: float | None,
-                 on_failure: Callable[[ActorReport], object] | None) -> None:
+                 on_failure: Callable[[ActorReport], object] | None, again: bool) -> None:
         self._procs = procs
         self._name = name
         self._timeout = timeout
         self._on_failure = on_failure
+        self._again = again
 
     def spawn(self, cls: Callable[Q, A], *args: Q.args, **kwargs: Q.kwargs) -> A:
         """Makes an actor of the class in each rank."""
-        return self._procs._spawn(cls, args, kwargs, self._name, self._timeout, self._on_failure)
+        return self._procs._spawn(cls, args, kwargs, self._name, self._timeout, self._on_failure,
+                                  self._again)
 
 
 class _Runner(Actor):
@@ -223,14 +225,17 @@ class ProcMesh(ContextManager):
         return self._spawn(cls, args, kwargs, None, None, None)
 
     def options(self, *, name: str | None = None, timeout: float | None = None,
-                on_failure: Callable[[ActorReport], object] | None = None) -> SpawnOptions:
+                on_failure: Callable[[ActorReport], object] | None = None,
+                again: bool = False) -> SpawnOptions:
         """The same with a name for the actors, a time for their constructors, or a function that
-        hears of failures: `procs.options(name="tally").spawn(Counter, 40)`."""
-        return SpawnOptions(self, name, timeout, on_failure)
+        hears of failures: `procs.options(name="tally").spawn(Counter, 40)`. With `again` the actor
+        is made again, with the same arguments, in a rank that was restarted (restart=)."""
+        return SpawnOptions(self, name, timeout, on_failure, again)
 
     def _spawn(self, cls: Callable[..., A], args: Any, kwargs: Any, name: str | None,
-               timeout: float | None, on_failure: Callable[[ActorReport], object] | None) -> A:
-        return self._spawn_in(self._ref, cls, args, kwargs, name, timeout, on_failure)
+               timeout: float | None, on_failure: Callable[[ActorReport], object] | None,
+               again: bool = False) -> A:
+        return self._spawn_in(self._ref, cls, args, kwargs, name, timeout, on_failure, again)
 
     def _spawn_at(self, rank: int, cls: type[A], args: Any) -> A:
         """For the package: an actor in one rank."""
@@ -239,14 +244,14 @@ class ProcMesh(ContextManager):
 
     def _spawn_in(self, ref: _client.ProcMeshRef, cls: Callable[..., A], args: Any, kwargs: Any,
                   name: str | None, timeout: float | None,
-                  on_failure: Callable[[ActorReport], object] | None) -> A:
+                  on_failure: Callable[[ActorReport], object] | None, again: bool = False) -> A:
         if not isinstance(cls, type) or not issubclass(cls, Actor):
             raise ConfigurationError(f"spawn() wants a class that derives from meshbus.Actor, not "
                                      f"{cls!r}")
         params = _spawn_params(cls, args, kwargs)
         inbox = _client.Inbox()
         pending = self._core.spawn_actors("python", name or self._fresh_name(cls), params, ref,
-                                          timeout, inbox)
+                                          timeout, again, inbox)
         made: Any = Future(pending, lambda core: ActorMesh(core, cls, inbox, on_failure)).result()
         return made
 

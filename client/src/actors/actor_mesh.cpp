@@ -50,9 +50,8 @@ void ActorMeshImpl::let_go() {
   }
   monitor_->abandon();
   core().post([core = connection_.core().get(), connection = connection_.get(),
-               monitor = std::weak_ptr(monitor_), stops = !is_detached_] {
-    core->forget_actors(connection, monitor, stops);
-  });
+               monitor = std::weak_ptr(monitor_),
+               stops = !is_detached_] { core->forget_actors(connection, monitor, stops); });
 }
 
 std::optional<RankReport> ActorMeshImpl::proc_end(std::uint64_t create_rank) const {

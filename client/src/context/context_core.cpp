@@ -1,7 +1,5 @@
 #include "client/src/context/context_core.h"
 
-#include <algorithm>
-
 #include "client/src/monitors/actor_monitor.h"
 #include "common/base/masked_thread.h"
 #include "common/loop/short_slices.h"
@@ -127,16 +125,6 @@ Result<ContextCore::BestConnection> ContextCore::best_connection(const HostAddr&
   return fail(ErrorCode::unroutable,
               "no way to " + host.to_string() +
                   ": this Context has no host mesh; attach to one or start one first");
-}
-
-ConnectionUse ContextCore::find_known(const std::shared_ptr<ContextCore>& self,
-                                      const std::vector<HostAddr>& hosts) const {
-  for (const auto& [connection, owned] : connections_) {
-    if (!connection->gateway().is_open() || !connection->gateway().is_up()) continue;
-    const auto is_known = [&](const HostAddr& host) { return connection->hosts().knows(host); };
-    if (std::any_of(hosts.begin(), hosts.end(), is_known)) return {self, connection};
-  }
-  return {};
 }
 
 void ContextCore::flush() {

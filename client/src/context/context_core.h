@@ -10,7 +10,6 @@
 #include <string>
 #include <thread>
 #include <type_traits>
-#include <vector>
 
 #include <zmq.hpp>
 
@@ -96,9 +95,6 @@ class ContextCore {
   /// host mesh.
   Result<ConnectionUse> find_connection(const std::shared_ptr<ContextCore>& self,
                                         const HostAddr& host);
-  /// Within a visit or a turn. One that is up and knows one of these hosts, if there is one.
-  ConnectionUse find_known(const std::shared_ptr<ContextCore>& self,
-                           const std::vector<HostAddr>& hosts) const;
   /// Any thread, for ConnectionUse: it was the last one.
   void release(Connection* connection);
   /// Reactor thread: these actors are nobody's any more. `stops`: those that are being made are to

@@ -87,8 +87,9 @@ Result<MeshStatuses> MeshStatuses::ask(Context& context, const ProcMeshRef& mesh
   if (way.connection.get() == nullptr) return unreached(mesh, hosts, std::move(way.problems));
   auto result = ask_statuses(*core, *way.connection.get(), mesh, way.problems, left_until(end));
   for (auto& [host, error] : result.unreachable) {
-    // Nobody who asks about ranks waits for this host in particular: it is a host without an answer.
-    if (error.code() == ErrorCode::timeout) error = Error(ErrorCode::host_unreachable, error.detail());
+    // The question was about ranks: a deadline that has passed is the silence of a host.
+    if (error.code() == ErrorCode::timeout)
+      error = Error(ErrorCode::host_unreachable, error.detail());
   }
   return result;
 }

@@ -108,7 +108,14 @@ GatewaySearch find_gateway(const std::shared_ptr<ContextCore>& core,
 GatewaySearch find_way(const std::shared_ptr<ContextCore>& core, const std::vector<HostAddr>& hosts,
                        std::chrono::milliseconds deadline) {
   GatewaySearch way;
-  way.connection = core->visit([&] { return core->find_known(core, hosts); });
+  way.connection = core->visit([&] {
+    for (const auto& host : hosts) {
+      const auto best = core->best_connection(host);
+      if (best && best->is_known && best->connection->gateway().is_up())
+        return ConnectionUse(core, best->connection);
+    }
+    return ConnectionUse();
+  });
   if (way.connection.get() != nullptr) {
     look_at_sockets(*core, {hosts.begin(), hosts.end()}, way.problems);
     return way;

@@ -85,9 +85,9 @@ Result<LogStream> open_stream(ConnectionUse use, const std::string& mesh,
   const auto& core = use.core();
   std::vector<HostAddr> hosts;
   for (const auto& place : places) hosts.push_back(place.host);
-  auto feed = std::make_shared<LogFeed>(mesh, std::move(places), std::move(options),
-                                        std::move(handlers), core->handlers(),
-                                        core->config().duration(keys::delivery_limit));
+  auto feed =
+      std::make_shared<LogFeed>(mesh, std::move(places), std::move(options), std::move(handlers),
+                                core->handlers(), core->config().duration(keys::delivery_limit));
   auto* const connection = use.get();
   const bool is_open = core->run([&] {
     if (connection->gateway().bus() == nullptr) return false;

@@ -42,8 +42,8 @@ std::vector<StatusPlace> places_of(const ProcMeshRef& mesh) {
     for (std::uint64_t host = 0; host < mesh.hosts().size(); ++host) {
       const auto block = mesh.block_of(host);
       if (!block || block->begin >= std::min(block->end, mesh.num_ranks())) continue;
-      list.push_back(
-          StatusPlace{mesh.hosts()[host], {{block->begin, std::min(block->end, mesh.num_ranks())}}});
+      list.push_back(StatusPlace{mesh.hosts()[host],
+                                 {{block->begin, std::min(block->end, mesh.num_ranks())}}});
     }
     return list;
   }
@@ -66,8 +66,9 @@ void take_answer(StatusWait& wait, const ProcMeshRef& mesh, StatusPlace& place,
   StatusOverlay statuses;
   place.problem.reset();
   if (body == nullptr) {
-    place.problem = answer ? Error(ErrorCode::malformed_message, "it answered " + answer->body_name())
-                           : answer.error();
+    place.problem = answer
+                        ? Error(ErrorCode::malformed_message, "it answered " + answer->body_name())
+                        : answer.error();
   } else if (auto read = from_wire(*body->statuses(), kBodyLimit)) {
     statuses = std::move(*read);
   } else {
@@ -78,8 +79,8 @@ void take_answer(StatusWait& wait, const ProcMeshRef& mesh, StatusPlace& place,
   const auto has_settled = [minimum](const StatusOverlay::Run& run) {
     return run.value.has_reached(minimum) || run.value.is_terminated();
   };
-  place.is_settled = !place.problem &&
-                     std::all_of(statuses.runs().begin(), statuses.runs().end(), has_settled);
+  place.is_settled =
+      !place.problem && std::all_of(statuses.runs().begin(), statuses.runs().end(), has_settled);
   if (is_whole(mesh)) {
     (void)wait.merge(statuses, now);
     return;

@@ -202,8 +202,8 @@ void ActorMonitor::on_made(const ActorRevival::Order& order, const Result<Contro
   ActorReport made = state != nullptr ? to_report(*state) : ActorReport{};
   if (state == nullptr) {
     made.generation = 1;
-    made.reason = "it was not made again: " +
-                  (answer ? "its proc answered " + answer->body_name() : answer.error().to_string());
+    made.reason = "it was not made again: " + (answer ? "its proc answered " + answer->body_name()
+                                                      : answer.error().to_string());
     made.status = Status::failed(made.reason);
   }
   made.rank = order.rank;

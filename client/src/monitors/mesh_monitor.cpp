@@ -61,8 +61,8 @@ void MeshMonitor::on_update(
     const flatbuffers::Vector<flatbuffers::Offset<wire::ExitReport>>* exit_reports,
     const flatbuffers::Vector<const wire::LaunchTimes*>* launch) {
   const auto changes = progress_.change([&](Facts& facts) {
-    const bool is_told = !facts.is_abandoned &&
-                         (options_.handlers.on_state || !again_listeners_.empty());
+    const bool is_told =
+        !facts.is_abandoned && (options_.handlers.on_state || !again_listeners_.empty());
     auto changed =
         facts.table.apply(from, {.ranks = ranks, .exit_reports = exit_reports, .launch = launch},
                           reactor_.now(), is_told);

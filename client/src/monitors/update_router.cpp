@@ -82,8 +82,7 @@ void UpdateRouter::add(const std::shared_ptr<ActorMonitor>& actors,
     if (monitor == nullptr) return false;
     if (alive.expired()) return true;
     monitor->on_proc_ready(proc);
-    if (gateway_.bus() != nullptr)
-      monitor->make_again(*gateway_.bus(), gateway_.status().self());
+    if (gateway_.bus() != nullptr) monitor->make_again(*gateway_.bus(), gateway_.status().self());
     return true;
   });
 }
@@ -155,8 +154,7 @@ void UpdateRouter::upkeep() {
     if (mesh.monitor().should_ask_for_output()) mesh.ask_for_output(*gateway_.bus());
   }
   for (const auto& [number, feed] : feeds_) feed->on_upkeep();
-  for (const auto& actors : actors_)
-    actors->make_again(*gateway_.bus(), gateway_.status().self());
+  for (const auto& actors : actors_) actors->make_again(*gateway_.bus(), gateway_.status().self());
 }
 
 void UpdateRouter::lose(const HostAddr& host, const std::string& reason) {

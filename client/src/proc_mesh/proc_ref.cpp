@@ -12,8 +12,7 @@ namespace {
 Result<ProcMeshRef> alone(const ProcId& proc) {
   const auto rank = parse_proc_name(proc.name());
   if (!rank)
-    return fail(ErrorCode::configuration_error,
-                "expected a rank of a mesh (HOST,BASE_RANK-UUID)");
+    return fail(ErrorCode::configuration_error, "expected a rank of a mesh (HOST,BASE_RANK-UUID)");
   auto only = Region::make({}, rank->create_rank, {}, {});
   if (!only) return fail(only.error());
   return ProcMeshRef::make(rank->mesh, {proc.host()}, rank->create_rank + 1, std::move(*only));
@@ -27,9 +26,9 @@ Result<ProcRef> ProcRef::parse(std::string_view address) {
   // The commas of an actor's id make no address of a proc, and the parser cannot know what was
   // meant.
   if (ActorId::parse(address))
-    return fail(id.error().code(),
-                "proc reference: expected HOST,PROC, found an actor, '" + std::string(address) +
-                    "'; ProcRef::of_agent() takes the id of a proc's agent");
+    return fail(id.error().code(), "proc reference: expected HOST,PROC, found an actor, '" +
+                                       std::string(address) +
+                                       "'; ProcRef::of_agent() takes the id of a proc's agent");
   return fail(id.error().within("proc reference"));
 }
 
@@ -37,9 +36,9 @@ Result<ProcRef> ProcRef::of_agent(std::string_view agent) {
   const auto id = ActorId::parse(agent);
   if (!id) return fail(id.error().within("proc reference: expected PROC,agent[0]"));
   if (*id != id->proc().agent())
-    return fail(ErrorCode::parse_error,
-                "proc reference: expected PROC,agent[0], found the actor " +
-                    id->name().to_string() + "[" + std::to_string(id->pid()) + "]");
+    return fail(ErrorCode::parse_error, "proc reference: expected PROC,agent[0], found the actor " +
+                                            id->name().to_string() + "[" +
+                                            std::to_string(id->pid()) + "]");
   return ProcRef(id->proc());
 }
 

@@ -40,6 +40,11 @@ class HostMeshRef {
  public:
   /// Errors: invalid_rank_cardinality when there is not one host per rank.
   static Result<HostMeshRef> make(Name name, Region region, std::vector<HostAddr> hosts);
+  /// Hosts in one axis, `host`, in this order.
+  static Result<HostMeshRef> of_hosts(Name name, std::vector<HostAddr> hosts);
+  /// The same of the ids of their agents: `tcp:h1:7420,service,agent[0]`. Errors: parse_error, also
+  /// for an actor that is not the agent of a host; it says which text is wrong, from 0.
+  static Result<HostMeshRef> of_agents(Name name, const std::vector<std::string>& agents);
   /// Reads what to_string() printed. Errors: parse_error with the position as a byte offset from 0;
   /// invalid_rank_cardinality.
   static Result<HostMeshRef> parse(std::string_view text);

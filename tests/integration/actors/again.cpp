@@ -182,7 +182,7 @@ TEST_CASE(
   CHECK(ended[0].status.kind() == Status::Kind::stopped);
   CHECK(ended[1].status.kind() == Status::Kind::failed);
   must(world.procs.stop());
-  // Of each, once: neither is restarted any more.
+  // Each is told once: neither is restarted any more.
   REQUIRE(wait_until([&] { return world.all_of(world.failures).size() == 2; }, in_time));
   for (const auto& failure : world.all_of(world.failures)) {
     CHECK(failure.rank == 1);
@@ -192,7 +192,8 @@ TEST_CASE(
   must(world.hosts.shutdown(in_time));
 }
 
-TEST_CASE("actors: spec 8.9: they are made again in a whole gang, and what does not come up fails") {
+TEST_CASE(
+    "actors: spec 8.9: they are made again in a whole gang, and what does not come up fails") {
   auto policy = soon(5);
   policy.gang = Gang::all;
   Restarted world(policy);

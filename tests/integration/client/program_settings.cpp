@@ -37,9 +37,9 @@ TEST_CASE(
   auto context = must(Context::create());
   auto hosts = must(HostMesh::process(context, extent("host=2"), of_this_build()));
   Heard heard;
-  auto mesh = must(hosts.spawn("m", extent("gpu=2"),
-                               with_settings({{"rate", "0.25"}, {"verbose", "true"}}),
-                               heard.handlers()));
+  auto mesh =
+      must(hosts.spawn("m", extent("gpu=2"), with_settings({{"rate", "0.25"}, {"verbose", "true"}}),
+                       heard.handlers()));
   const auto read = [&](std::uint64_t rank, std::string_view name) {
     return must(must(mesh.proc(rank)).call(context, 20, name, in_time));
   };
@@ -49,10 +49,14 @@ TEST_CASE(
   CHECK(read(3, "pause") == "250ms");
   CHECK(read(3, "name") == "nobody");
   CHECK(read(3, "sum") == "32.250000");
-  CHECK(must(mesh.proc(3)).call(context, 20, "wrong", in_time).error().detail().find(
-            "setting rate of the program is of another type: a number") != std::string::npos);
-  CHECK(must(mesh.proc(3)).call(context, 20, "speed", in_time).error().detail().find(
-            kWhatThereIs) != std::string::npos);
+  CHECK(must(mesh.proc(3))
+            .call(context, 20, "wrong", in_time)
+            .error()
+            .detail()
+            .find("setting rate of the program is of another type: a number") != std::string::npos);
+  CHECK(
+      must(mesh.proc(3)).call(context, 20, "speed", in_time).error().detail().find(kWhatThereIs) !=
+      std::string::npos);
   // They are none of the launcher's own.
   CHECK(must(must(mesh.proc(0)).call(context, 21, "", in_time)).find("program") ==
         std::string::npos);
@@ -93,11 +97,11 @@ TEST_CASE(
   CHECK(refused[0].error().detail().find(
             "setting batch of the program: expected a whole number, found 'many'") !=
         std::string::npos);
-  const auto unknown = must(context.change_settings(
-      half, {{"program.speed", "1"}, {"terminate.grace", "9s"}}, in_time));
+  const auto unknown = must(
+      context.change_settings(half, {{"program.speed", "1"}, {"terminate.grace", "9s"}}, in_time));
   CHECK(unknown[0].error().detail().find(kWhatThereIs) != std::string::npos);
-  const auto mixed = must(
-      context.change_settings(half, {{"program.rate", "0.5"}, {"lease", "9s"}}, in_time));
+  const auto mixed =
+      must(context.change_settings(half, {{"program.rate", "0.5"}, {"lease", "9s"}}, in_time));
   CHECK_FALSE(mixed[0].has_value());
   const auto after = must(context.settings(half, in_time));
   CHECK(told(after[0], "program.rate") == "0.001 runtime");
@@ -138,7 +142,6 @@ TEST_CASE(
   plain.program_settings = {{"rate", "1"}};
   error = refused(std::move(plain));
   CHECK(error.code() == ErrorCode::configuration_error);
-  CHECK(error.detail().find("only mesh procs have settings of their program") !=
-        std::string::npos);
+  CHECK(error.detail().find("only mesh procs have settings of their program") != std::string::npos);
   must(hosts.shutdown(in_time));
 }

@@ -109,8 +109,8 @@ TEST_CASE(
   CHECK(actor.status(other, in_time).error().code() == ErrorCode::no_such_proc);
   now = must(MeshStatuses::ask(other, must(ref.at("host", 1)), in_time));
   CHECK(to_string(now.statuses) == "Stopped=0..1;Running=1..2");
-  const auto stranger = must(ProcMeshRef::make(must(Name::make("nobody")), hosts.hosts(),
-                                               extent("x=2")));
+  const auto stranger =
+      must(ProcMeshRef::make(must(Name::make("nobody")), hosts.hosts(), extent("x=2")));
   CHECK(to_string(must(MeshStatuses::ask(other, stranger, in_time)).statuses) == "NotExist=0..2");
   CHECK(must(must(ProcRef::of_rank(stranger, 1)).status(other, in_time)) ==
         Status::Kind::not_exist);
@@ -155,13 +155,14 @@ TEST_CASE(
   const auto rank = must(ProcRef::of_rank(nowhere, 0)).status(context, 60s);
   REQUIRE_FALSE(rank.has_value());
   CHECK(rank.error().code() == ErrorCode::host_unreachable);
-  CHECK(must(MeshStatuses::ask(context,
-                               must(ProcMeshRef::make(must(Name::make("empty")), {}, extent("x=0")))))
+  CHECK(must(MeshStatuses::ask(
+                 context, must(ProcMeshRef::make(must(Name::make("empty")), {}, extent("x=0")))))
             .statuses.num_ranks() == 0);
 }
 
 TEST_CASE(
-    "references: spec 6.3: what a proc wrote is handed back to who has its reference, the kept part "
+    "references: spec 6.3: what a proc wrote is handed back to who has its reference, the kept "
+    "part "
     "and what follows, without a host mesh") {
   auto context = must(Context::create());
   auto hosts = must(HostMesh::process(context, extent("host=2"), of_this_build()));
@@ -173,13 +174,12 @@ TEST_CASE(
   std::mutex mutex;
   std::map<std::uint64_t, std::string> read;
   std::promise<Result<void>> end;
-  const LogHandlers handlers{
-      .on_piece =
-          [&](const LogPiece& piece) {
-            const std::lock_guard lock(mutex);
-            read[piece.rank] += piece.bytes;
-          },
-      .on_end = [&](const Result<void>& how) { end.set_value(how); }};
+  const LogHandlers handlers{.on_piece =
+                                 [&](const LogPiece& piece) {
+                                   const std::lock_guard lock(mutex);
+                                   read[piece.rank] += piece.bytes;
+                                 },
+                             .on_end = [&](const Result<void>& how) { end.set_value(how); }};
   const auto has_read = [&](std::uint64_t rank, const std::string& text) {
     return wait_until(
         [&] {
@@ -204,9 +204,8 @@ TEST_CASE(
   CHECK(read == std::map<std::uint64_t, std::string>{{0, "one 0\n"}, {1, "one 1\n"}});
   CHECK(LogStream::open(other, mesh.ref(), {.ranks = {{3, 5}}}, handlers).error().code() ==
         ErrorCode::not_exist);
-  CHECK(LogStream::open(other, mesh.ref(), {.out = false, .err = false}, handlers)
-            .error()
-            .code() == ErrorCode::configuration_error);
+  CHECK(LogStream::open(other, mesh.ref(), {.out = false, .err = false}, handlers).error().code() ==
+        ErrorCode::configuration_error);
   const auto gone = must(HostAddr::parse("unix:" + (environment_root() / "nobody").string()));
   const auto none = must(ProcMeshRef::make(must(Name::make("none")), {gone}, extent("x=1")));
   const auto refused = LogStream::open(other, none, {}, handlers);
@@ -221,10 +220,9 @@ TEST_CASE("references: spec 6.3: a rank reads its own output") {
   auto context = must(Context::create());
   auto hosts = must(HostMesh::process(context, extent("host=1"), of_this_build()));
   Heard heard;
-  auto mesh = must(
-      hosts.spawn("narcissus", extent("gpu=2"),
-                  {.kind = ProcKind::mesh, .command = {bin("meshbus_test_own_output")}},
-                  heard.handlers()));
+  auto mesh = must(hosts.spawn(
+      "narcissus", extent("gpu=2"),
+      {.kind = ProcKind::mesh, .command = {bin("meshbus_test_own_output")}}, heard.handlers()));
   for (const auto& rank : must(mesh.wait(in_time)).ranks) {
     INFO(rank.stderr_tail);
     CHECK(rank.exit_code == 0);

@@ -134,8 +134,8 @@ class ProcProgram {
   /// logged on stderr.
   ProcProgram& on_undelivered(std::function<void(Proc&, const Undelivered&)> handler);
 
-  /// Declares a setting of this program, `[A-Za-z][A-Za-z0-9_.-]*`, 63 characters at most: launchers
-  /// set it at the spawn (ProcSpec::program_settings) and change it while the proc runs
+  /// Declares a setting of this program, `[A-Za-z][A-Za-z0-9_.-]*`, 63 characters at most:
+  /// launchers set it at the spawn (ProcSpec::program_settings) and change it while the proc runs
   /// (Context::change_settings, `meshbus config NAME --change program.rate=0.2`). Its type is that
   /// of `standard`, its default. A spawn that sets what the program has not declared, or a value of
   /// another type, fails: bootstrap() says what there is. At most 48 of them.
@@ -223,16 +223,16 @@ class Proc {
   /// {{"terminate.grace", "5s"}}. A launcher of its own in this proc takes it along:
   /// ContextOptions::inherited.
   const std::vector<std::pair<std::string, std::string>>& launcher_settings() const noexcept;
-  /// A setting of the program (ProcProgram::setting), as it is now. Errors: configuration_error: the
-  /// program has none of that name, or it is of another type.
+  /// A setting of the program (ProcProgram::setting), as it is now. Errors: configuration_error:
+  /// the program has none of that name, or it is of another type.
   template <typename T>
   Result<T> setting(std::string_view name) const {
     auto value = setting_value(name);
     if (!value) return fail(value.error());
     if (auto* const typed = std::get_if<T>(&*value)) return std::move(*typed);
-    return fail(ErrorCode::configuration_error, "setting " + std::string(name) +
-                                                    " of the program is of another type: " +
-                                                    std::string(form_of(*value)));
+    return fail(ErrorCode::configuration_error,
+                "setting " + std::string(name) +
+                    " of the program is of another type: " + std::string(form_of(*value)));
   }
   /// The same, of whatever type.
   Result<SettingValue> setting_value(std::string_view name) const;
