@@ -36,6 +36,7 @@ class ActorMonitor : public std::enable_shared_from_this<ActorMonitor> {
                std::chrono::milliseconds lease);
   /// They are made again in ranks that were restarted. Before anybody else knows this monitor.
   void set_revival(std::string params, ActorRevival::Made on_made);
+  bool has_revival() const noexcept { return revival_ != nullptr; }
 
   const ActorMeshRef& ref() const noexcept { return ref_; }
 

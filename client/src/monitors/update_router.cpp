@@ -76,6 +76,7 @@ void UpdateRouter::add(const std::shared_ptr<ActorMonitor>& actors,
     if (!alive.expired()) on_proc_end(weak, proc);
     return true;
   });
+  if (!actors->has_revival()) return;
   procs->listen_again([this, alive = std::weak_ptr<void>(alive_),
                        weak = std::weak_ptr(actors)](const RankReport& proc) {
     const auto monitor = weak.lock();

@@ -60,7 +60,7 @@ Result<Status> ProcRef::status(Context& context, std::chrono::milliseconds deadl
   if (!told) return fail(told.error());
   if (!told->unreachable.empty())
     return fail(told->unreachable.begin()->second.within("status of " + id_.to_string()));
-  return *told->statuses.find(0);
+  return *told->statuses.get(0);
 }
 
 Result<LogStream> ProcRef::logs(Context& context, LogOptions options, LogHandlers handlers) const {

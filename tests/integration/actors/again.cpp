@@ -83,8 +83,10 @@ TEST_CASE(
     REQUIRE(wait_until(
         [&] {
           const auto said = world.heard.output(1, Stream::err);
-          const auto made = said.rfind("made ");
-          return made != std::string::npos && said.find("sleeps", made) != std::string::npos;
+          std::size_t begin = 0;
+          for (std::uint64_t i = 0; i < attempt && begin != std::string::npos; ++i)
+            begin = said.find("made ", begin + (i == 0 ? 0 : 1));
+          return begin != std::string::npos && said.find("sleeps", begin) != std::string::npos;
         },
         in_time));
     world.kill(1);
@@ -145,7 +147,7 @@ TEST_CASE(
                   });
   CHECK(later.get_future().get().detail().find("rank 1 was restarted") != std::string::npos);
   CHECK(world.all_of(world.made).empty());
-  CHECK(world.all_of(world.failures).size() == 1);
+  CHECK(wait_until([&] { return world.all_of(world.failures).size() == 1; }, in_time));
   must(world.procs.stop());
   must(world.hosts.shutdown(in_time));
 }

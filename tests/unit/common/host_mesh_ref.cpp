@@ -134,8 +134,8 @@ TEST_CASE("host mesh ref: made of addresses and of the ids of agents, along one 
   const auto second = HostAddr::parse("unix:/run/m,x/broker").value();
   const auto mesh = HostMeshRef::of_hosts(name, {first, second}).value();
   CHECK(mesh.to_string() == "test:tcp:h1:7420,unix:/run/m,x/broker@host=2/1");
-  CHECK(HostMeshRef::of_agents(name, {host_agent(first).to_string(),
-                                      host_agent(second).to_string()}) == mesh);
+  CHECK(HostMeshRef::of_agents(
+            name, {host_agent(first).to_string(), host_agent(second).to_string()}) == mesh);
   CHECK(HostMeshRef::of_hosts(name, {}).value().num_ranks() == 0);
   const auto refusal = [&](const std::string& text) {
     const auto made = HostMeshRef::of_agents(name, {"tcp:h1:7420,service,agent[0]", text});
@@ -143,8 +143,8 @@ TEST_CASE("host mesh ref: made of addresses and of the ids of agents, along one 
     CHECK(made.error().code() == ErrorCode::parse_error);
     return made.error().detail();
   };
-  CHECK(refusal("tcp:h1:7420").starts_with(
-      "host mesh reference: agent 1: expected HOST,service,agent[0]: "));
+  CHECK(refusal("tcp:h1:7420")
+            .starts_with("host mesh reference: agent 1: expected HOST,service,agent[0]: "));
   CHECK(refusal("tcp:h1:7420,trainers_3-13Se1Maqzryj,agent[0]") ==
         "host mesh reference: agent 1: expected HOST,service,agent[0], found "
         "tcp:h1:7420,trainers_3-13Se1Maqzryj,agent[0]");
