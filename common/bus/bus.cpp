@@ -258,16 +258,16 @@ std::uint64_t Bus::cast_call(std::shared_ptr<const CastPlan> to, std::uint32_t p
 }
 
 void Bus::cast_large(const std::shared_ptr<const CastPlan>& to, std::uint32_t port, SharedBody body,
-                     Arrival::IsWanted is_wanted, Arrival::Sent sent) {
+                     Arrival::IsWanted is_wanted, Arrival::Sent sent, bool no_return) {
   auto fits = check_size(body.bytes().size());
   if (!fits || to->targets.empty()) return sent(fits);
   cast_bodies_.send(to, std::move(body),
                     {.is_wanted = std::move(is_wanted),
                      .on_failed = {},
-                     .on_done = [this, to, port, sent = std::move(sent)](const auto& header) {
+                     .on_done = [this, to, port, no_return, sent = std::move(sent)](const auto& header) {
                        if (!header) return sent(fail(header.error()));
                        const auto cast = casts_.cast(*to, port, bytes_of(&*header, sizeof *header),
-                                                     /*no_return=*/false, kFlagChunked);
+                                                     no_return, kFlagChunked);
                        if (!cast) cast_chunks_.forget(header->transfer(), to);
                        sent(cast);
                      }});

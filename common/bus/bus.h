@@ -102,6 +102,9 @@ class Bus {
     postbox_.set_body_limit(bytes);
     intake_.set_limit(bytes);
   }
+  std::size_t body_limit() const noexcept { return postbox_.body_limit(); }
+  /// Whether a body of that size may be sent. Errors: too_large, with both sizes.
+  Result<void> check_size(std::size_t bytes) const;
   /// Our own name and host; known after the first on_up.
   const std::optional<ProcId>& self() const noexcept { return self_; }
   Reactor& reactor() noexcept { return reactor_; }
@@ -178,7 +181,7 @@ class Bus {
   }
   /// The same without a thread that waits.
   void cast_large(const std::shared_ptr<const CastPlan>& to, std::uint32_t port, SharedBody body,
-                  Arrival::IsWanted is_wanted, Arrival::Sent sent);
+                  Arrival::IsWanted is_wanted, Arrival::Sent sent, bool no_return = false);
   /// Calls every rank of a view: `answer` is called once for each, never from inside this call.
   /// Errors as call(), by rank. The number is for give_up_call().
   std::uint64_t cast_call(std::shared_ptr<const CastPlan> to, std::uint32_t port, Bytes body,
@@ -222,7 +225,6 @@ class Bus {
   void on_control(const FrameReader::Message& message);
   /// At least 1 ms.
   std::chrono::milliseconds time_until(Reactor::Time until) const;
-  Result<void> check_size(std::size_t bytes) const;
   void on_call_answer(const FrameReader::Message& message);
   void on_answered(const wire::Envelope& from, std::uint64_t id, Result<std::string> answer);
   void on_undeliverable(const wire::Envelope& from, const wire::Undeliverable& undeliverable);

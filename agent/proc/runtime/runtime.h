@@ -11,6 +11,7 @@
 
 #include "agent/proc/actors/actor_system.h"
 #include "agent/proc/loop/work_queue.h"
+#include "agent/proc/runtime/actor_sends.h"
 #include "agent/proc/runtime/agent_link.h"
 #include "agent/proc/runtime/bootstrap.h"
 #include "agent/proc/runtime/handler_intake.h"
@@ -96,6 +97,7 @@ class Runtime {
   SharedLoop loop_;
   std::unique_ptr<Bus> bus_;
   ProcSender sender_;
+  ActorSends actor_sends_;
   RankIndex ranks_;
   AgentLink agent_;
   SettingsPort settings_;
