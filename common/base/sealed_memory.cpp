@@ -58,8 +58,8 @@ Result<UniqueFd> SealedMemory::fill(std::size_t bytes, const std::function<void(
     return fail(failed("size of memory"));
   if (bytes > 0) {
     // All pages at once: a fault for each takes several times as long.
-    void* const at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE,
-                            memory->get(), 0);
+    void* const at =
+        ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, memory->get(), 0);
     if (at == MAP_FAILED) return fail(failed("map memory"));
     // Memory that somebody can still write into cannot be sealed.
     auto unmap = [bytes](void* mapped) { ::munmap(mapped, bytes); };

@@ -11,8 +11,8 @@
 namespace meshbus {
 
 /// Memory that is written once and sealed, so that another process can map it and trust that its
-/// bytes and its size stay as they are (spec 9.2). It belongs to no file system; the last descriptor
-/// or mapping frees it.
+/// bytes and its size stay as they are (spec 9.2). It belongs to no file system; the last
+/// descriptor or mapping frees it.
 class SealedMemory {
  public:
   /// Copies the bytes without mapping them, which spares a page fault for each page. Errors:

@@ -21,8 +21,7 @@ void BodyIntake::on_chunk(const wire::Envelope& from, const wire::CallHeader& he
     return responder_.fail_call(from, header,
                                 Error(ErrorCode::malformed_message, "a chunk without its header"));
   std::memcpy(&chunk, body.data(), sizeof chunk);
-  const auto added =
-      store_.add(sender_of(from), chunk, body.substr(sizeof chunk), reactor_.now());
+  const auto added = store_.add(sender_of(from), chunk, body.substr(sizeof chunk), reactor_.now());
   watch();
   if (added) return responder_.answer_call(from, header, {});
   responder_.fail_call(from, header, added.error());

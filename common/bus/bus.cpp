@@ -169,8 +169,7 @@ void Bus::answer_call(const wire::Envelope& call, const wire::CallHeader& header
                          ? Reactor::Time::max()
                          : reactor_.now() + std::chrono::milliseconds(header.deadline_ms());
   bodies_.send(
-      Destination::back(call), body,
-      [this, until] { return reactor_.now() < until; },
+      Destination::back(call), body, [this, until] { return reactor_.now() < until; },
       [this, call, header](const auto& chunked) {
         if (!chunked)
           return responder_.fail_call(call, header, chunked.error().within("the answer"));
@@ -261,16 +260,17 @@ void Bus::cast_large(const std::shared_ptr<const CastPlan>& to, std::uint32_t po
                      Arrival::IsWanted is_wanted, Arrival::Sent sent, bool no_return) {
   auto fits = check_size(body.bytes().size());
   if (!fits || to->targets.empty()) return sent(fits);
-  cast_bodies_.send(to, std::move(body),
-                    {.is_wanted = std::move(is_wanted),
-                     .on_failed = {},
-                     .on_done = [this, to, port, no_return, sent = std::move(sent)](const auto& header) {
-                       if (!header) return sent(fail(header.error()));
-                       const auto cast = casts_.cast(*to, port, bytes_of(&*header, sizeof *header),
-                                                     no_return, kFlagChunked);
-                       if (!cast) cast_chunks_.forget(header->transfer(), to);
-                       sent(cast);
-                     }});
+  cast_bodies_.send(
+      to, std::move(body),
+      {.is_wanted = std::move(is_wanted),
+       .on_failed = {},
+       .on_done = [this, to, port, no_return, sent = std::move(sent)](const auto& header) {
+         if (!header) return sent(fail(header.error()));
+         const auto cast =
+             casts_.cast(*to, port, bytes_of(&*header, sizeof *header), no_return, kFlagChunked);
+         if (!cast) cast_chunks_.forget(header->transfer(), to);
+         sent(cast);
+       }});
 }
 
 std::chrono::milliseconds Bus::time_until(Reactor::Time until) const {

@@ -50,12 +50,12 @@ void ChunkSender::go_on(std::uint64_t number) {
     const wire::ChunkHeader header(transfer.id, size, offset);
     transfer.sent += chunk.size();
     ++transfer.under_way;
-    const auto call =
-        requests_.open_call(transfer.to, kChunkLimit,
-                            [this, number, sent = reactor_.now(), alive = std::weak_ptr<void>(alive_)](
-                                const Result<std::string>& answer) {
-                              if (!alive.expired()) on_answer(number, sent, answer);
-                            });
+    const auto call = requests_.open_call(
+        transfer.to, kChunkLimit,
+        [this, number, sent = reactor_.now(),
+         alive = std::weak_ptr<void>(alive_)](const Result<std::string>& answer) {
+          if (!alive.expired()) on_answer(number, sent, answer);
+        });
     if (requests_.post_call(call, transfer.to, 0, kChunkLimit, bytes_of(&header, sizeof header),
                             chunk, kFlagChunk))
       continue;

@@ -43,7 +43,8 @@ class ChunkSender {
   /// Calls `done` once, never from inside this call, unless the body is not wanted any more. The
   /// first chunk goes alone: while the receiver has no room for the body, it is sent again.
   /// `transfer`: an id of Requests.
-  void send(std::uint64_t transfer, const Destination& to, SharedBody body, IsWanted is_wanted, Done done);
+  void send(std::uint64_t transfer, const Destination& to, SharedBody body, IsWanted is_wanted,
+            Done done);
   /// Tells the receiver that no message follows that body.
   void forget(std::uint64_t transfer, const Destination& to);
   /// Ends all that are under way.

@@ -50,8 +50,8 @@ Result<void> ChunkStore::check_reserved(const Sender& from, std::uint64_t transf
   return fail(ErrorCode::malformed_message, "a body that no room was reserved for");
 }
 
-void ChunkStore::put(const Sender& from, std::uint64_t transfer,
-                     std::shared_ptr<const void> mapped, Time now) {
+void ChunkStore::put(const Sender& from, std::uint64_t transfer, std::shared_ptr<const void> mapped,
+                     Time now) {
   Body& body = bodies_.at({from, transfer});
   body.mapped = std::move(mapped);
   body.last = now;

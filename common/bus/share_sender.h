@@ -59,7 +59,7 @@ class ShareSender {
     SharedBody body;
     IsWanted is_wanted;
     Done done;
-    /// Of the descriptor that was handed over; nothing yet: zero.
+    /// The ticket of the descriptor that was handed over; zero: nothing was.
     ShareTicket ticket = {};
     Reactor::Time give_up = Reactor::Time::max();  ///< Set while there is no room.
     Reactor::TimerId retry = 0;

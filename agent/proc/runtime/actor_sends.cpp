@@ -33,10 +33,9 @@ Result<bool> ActorSends::send_in_lane(const ProcId& to, std::uint32_t port, std:
     const std::lock_guard lock(mutex_);
     if (!is_large && !lanes_.contains(key)) return false;
     if (bytes_ > 0 && body.size() > limit - std::min(bytes_, limit))
-      return fail(ErrorCode::queue_full,
-                  "messages of actors with " + std::to_string(bytes_) +
-                      " bytes wait already; there is room for " + std::to_string(limit) +
-                      " (setting message.limit)");
+      return fail(ErrorCode::queue_full, "messages of actors with " + std::to_string(bytes_) +
+                                             " bytes wait already; there is room for " +
+                                             std::to_string(limit) + " (setting message.limit)");
     bytes_ += body.size();
   }
   // Without the lock: it is long for a large one.
@@ -99,9 +98,10 @@ void ActorSends::end_first(std::uint64_t key, const Result<void>& result) {
   }
   if (failed) returned_(*failed, result.error());
   // Not from here: one that fails at once would call this again, however many there are.
-  if (!is_last) reactor_.post([this, key, alive = std::weak_ptr<void>(alive_)] {
-    if (!alive.expired()) go_on(key);
-  });
+  if (!is_last)
+    reactor_.post([this, key, alive = std::weak_ptr<void>(alive_)] {
+      if (!alive.expired()) go_on(key);
+    });
 }
 
 }  // namespace meshbus::mesh_proc

@@ -89,8 +89,8 @@ Result<void> ProcSender::send_large(const ProcId& to, std::uint32_t port, std::s
                                     const SharedBody* shared, std::chrono::milliseconds patience) {
   if (auto allowed = check_caller_(to); !allowed) return allowed;
   // Not in the visit: others would wait for the copy.
-  const bool is_ready = shared != nullptr &&
-                        (shared->descriptor() >= 0 || to.host() != bootstrap_.proc.host());
+  const bool is_ready =
+      shared != nullptr && (shared->descriptor() >= 0 || to.host() != bootstrap_.proc.host());
   auto whole = is_ready ? *shared : SharedBody::copy(body);
   return wait_for_arrival(body.size(), patience, [&](Bus& bus, Arrival& arrival) {
     bus.send_large(Destination::to(to), port, std::move(whole), arrival);

@@ -164,10 +164,8 @@ void Runtime::shutdown(int code) {
 
 ActorSystem::Outside Runtime::make_outside() {
   return {.has_handler = [this](std::uint32_t port) { return program_.handlers_.contains(port); },
-          .send =
-              [this](const ProcId& to, std::uint32_t port, std::string_view body) {
-                return actor_sends_.send(to, port, body);
-              },
+          .send = [this](const ProcId& to, std::uint32_t port,
+                         std::string_view body) { return actor_sends_.send(to, port, body); },
           .visit =
               [this](const std::function<void()>& task) {
                 // Nothing of it can fail.

@@ -35,6 +35,7 @@ namespace meshbus::mesh_proc {
 ///
 /// Functions are called on the reactor's thread unless they say otherwise: that is whichever is in
 /// a turn of the reactor.
+/// Large because: it owns every part of a proc and joins them.
 class Runtime {
  public:
   enum class Kind : std::uint8_t { process, pseudo };

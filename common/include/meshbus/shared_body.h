@@ -21,8 +21,8 @@ namespace [[gnu::visibility("default")]] meshbus {
 ///     SharedBody view({reinterpret_cast<const char*>(tensor->data()), tensor->size() *
 ///     sizeof(float)}, tensor);
 ///
-/// Procs on one host read a body above 1 MiB where its sender put it. It has to lie in sealed memory
-/// for that: make() and copy() put it there, and send() copies any other body there first.
+/// Procs on one host read a body above 1 MiB where its sender put it. It has to lie in sealed
+/// memory for that: make() and copy() put it there, and send() copies any other body there first.
 ///
 ///     auto weights = SharedBody::make(bytes, [&](char* at) { read_into(at, bytes); });
 ///

@@ -99,8 +99,8 @@ Figures measure_large(Proc& proc, const Task& task, const std::string& body) {
   if (task.what != "large-made")
     return rate(
         task.size, task.amount, [&] { must(proc.send(1, kPages, body, kAnswerLimit)); }, ask);
-  const auto made = must(SharedBody::make(
-      task.size, [&](char* at) { std::copy(body.begin(), body.end(), at); }));
+  const auto made =
+      must(SharedBody::make(task.size, [&](char* at) { std::copy(body.begin(), body.end(), at); }));
   return rate(
       task.size, task.amount, [&] { must(proc.send(1, kPages, made, kAnswerLimit)); }, ask);
 }
@@ -189,7 +189,8 @@ void launch(Task task) {
   const auto own = std::filesystem::read_symlink("/proc/self/exe");
   {
     auto context = must(Context::create());
-    auto hosts = must(HostMesh::process(context, must(Extent::parse(task.what == "large-far" ? "host=2" : "host=1")),
+    const std::string extent = task.what == "large-far" ? "host=2" : "host=1";
+    auto hosts = must(HostMesh::process(context, must(Extent::parse(extent)),
                                         {.program = (own.parent_path() / "meshbus").string()}));
     auto mesh = must(hosts.spawn_n("bench", is_launchers ? 1 : 2,
                                    {.kind = ProcKind::mesh,
@@ -207,7 +208,9 @@ void launch(Task task) {
 
 int main(int argc, char** argv) try {
   if (argc < 4)
-    throw std::runtime_error("proc-call|proc-send|context-call|context-send|large-made|large-copied|large-far SIZE AMOUNT");
+    throw std::runtime_error(
+        "proc-call|proc-send|context-call|context-send|large-made|large-copied|"
+        "large-far SIZE AMOUNT");
   const Task task{argv[1], std::stoul(argv[2]), std::stoul(argv[3]), argc > 4 ? argv[4] : ""};
   const auto as_proc = bootstrap(proc_program(task));
   if (as_proc.error().code() != ErrorCode::not_exist) must(as_proc);

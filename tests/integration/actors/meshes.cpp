@@ -525,8 +525,8 @@ TEST_CASE("actors: spec 9.2: what an actor sends keeps its order, large messages
   // Rank 0 sends to a rank of its host, rank 1 to one of the other.
   CHECK(values(must(tally.call("send right", size, in_time))) == Texts(4, "sent"));
   const std::string heard = "a " + size + " b " + size + " c ";
-  CHECK(wait_until([&] { return values(must(tally.call("notes", "", in_time))) == Texts(4, heard); },
-                   in_time));
+  CHECK(wait_until(
+      [&] { return values(must(tally.call("notes", "", in_time))) == Texts(4, heard); }, in_time));
   // What is too large is refused at once, and so is what would wait without a bound.
   for (const auto& changed : must(actors.context.change_settings(
            actors.procs->ref(), {{"message.limit", "5MiB"}}, in_time)))

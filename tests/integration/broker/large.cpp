@@ -103,7 +103,7 @@ TEST_CASE("large bodies: one that nobody waits for any more ends, and so does on
   CHECK(sent.error().code() == ErrorCode::fate_unknown);
 }
 
-TEST_CASE("large bodies: on one host they are mapped where the sender put them, and accounted for") {
+TEST_CASE("large bodies: on one host they are mapped where the sender put them, and counted") {
   Pair peers(kSize);
   peers.send(shared_body());
   CHECK(peers.b.bus->intake().mapped() == 1);
@@ -162,7 +162,7 @@ TEST_CASE("large bodies: a receiver whose inbox is of another user gets chunks")
     return;
   }
   Pair peers(kSize);
-  // The inbox is made with the first body, and belongs to whoever made it.
+  // The inbox is made with the first body, and belongs to its maker.
   REQUIRE(::seteuid(65534) == 0);
   peers.send(shared_body());
   REQUIRE(::seteuid(0) == 0);
@@ -182,8 +182,7 @@ TEST_CASE("large bodies: memory that its sender could still change is never mapp
     const wire::ShareHeader header(transfer, kSize, ticket.first, ticket.second);
     std::string bytes(reinterpret_cast<const char*>(&call), sizeof call);
     bytes.append(bytes_of(&header, sizeof header));
-    auto envelope =
-        peers.b.address().envelope(0, wire::Kind::call, wire::Lane::data, kFlagShare);
+    auto envelope = peers.b.address().envelope(0, wire::Kind::call, wire::Lane::data, kFlagShare);
     envelope.mutate_sequence(number);
     hostile.send_message(envelope, bytes);
     auto answer = hostile.next();

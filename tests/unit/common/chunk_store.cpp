@@ -124,8 +124,7 @@ TEST_CASE("chunk_store: room is reserved for a body that comes as shared memory,
   // Nothing is added to what is mapped.
   REQUIRE(store.reserve(kSender, 5, 6, kFirst).has_value());
   store.put(kSender, 5, std::shared_ptr<const void>(memory, memory->data()), kFirst);
-  CHECK(code_of(store.add(kSender, chunk(5, 6, 0), "abc", kFirst)) ==
-        ErrorCode::malformed_message);
+  CHECK(code_of(store.add(kSender, chunk(5, 6, 0), "abc", kFirst)) == ErrorCode::malformed_message);
   CHECK(memory.use_count() == 1);
   CHECK(store.bytes() == 0);
 }

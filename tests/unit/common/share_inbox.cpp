@@ -1,4 +1,4 @@
-// What comes into the inbox for large bodies, from those who may and those who may not.
+// What comes into the inbox for large bodies, from its own user and from others.
 #include "common/bus/share_inbox.h"
 
 #include <doctest/doctest.h>
@@ -69,7 +69,7 @@ bool is_closed(int connection) {
   return ::recv(connection, &byte, 1, MSG_DONTWAIT) == 0;
 }
 
-/// Acts as another user; nothing of this is undone twice.
+/// Acts as another user.
 class AsNobody {
  public:
   AsNobody() { REQUIRE(::seteuid(65534) == 0); }
@@ -189,7 +189,6 @@ TEST_CASE("share_inbox: another user gets nothing in, and nothing is put where o
     MESSAGE("skipped: only root can act as another user");
     return;
   }
-  // Somebody may leave a memory of a user whose inbox this is not.
   World world;
   const auto address = world.inbox.address().value();
   {
@@ -218,8 +217,8 @@ TEST_CASE("share_inbox: it connects to inboxes only") {
   World world;
   for (const std::string& address :
        {std::string("/run/other"), std::string("@meshbus-body-"), std::string("@meshbus-body-x"),
-        "@other-thing-" + std::string(33, '0'), std::string(ShareInbox::kPrefix) + std::string(32, '0'),
-        std::string()}) {
+        "@other-thing-" + std::string(33, '0'),
+        std::string(ShareInbox::kPrefix) + std::string(32, '0'), std::string()}) {
     const auto put = ShareInbox::put(address, {1, 2}, world.memory.get());
     REQUIRE_FALSE(put.has_value());
     CHECK(put.error().code() == ErrorCode::io_error);
