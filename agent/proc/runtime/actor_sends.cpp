@@ -21,6 +21,8 @@ Result<void> ActorSends::send(const ProcId& to, std::uint32_t port, std::string_
 }
 
 Result<bool> ActorSends::send_in_lane(const ProcId& to, std::uint32_t port, std::string_view body) {
+  if (auto allowed = sender_.check_fork(); !allowed) return fail(allowed.error());
+  if (sender_.is_cut()) return true;
   const bool is_large = body.size() > kBodyLimit;
   std::size_t limit = 0;
   auto fits = sender_.outgoing().use([&](Bus& bus) {
@@ -62,6 +64,7 @@ void ActorSends::go_on(std::uint64_t key) {
     first = lane.messages.front();
   }
   const auto begun = sender_.outgoing().use([&](Bus& bus) -> Result<void> {
+    if (sender_.is_cut()) return {};
     if (first->body.bytes().size() <= kBodyLimit) {
       end_first(key, bus.send(Destination::to(*to), first->port, first->body));
       return {};
