@@ -8,6 +8,7 @@
 
 #include "common/base/log.h"
 #include "common/bus/cast.h"
+#include "common/bus/sliced_copy.h"
 #include "common/wire/protocol.h"
 #include "wire/bus_generated.h"
 
@@ -53,7 +54,6 @@ Bus::Bus(Reactor& reactor, zmq::context_t& context, Session::Options options, Di
 }
 
 Bus::~Bus() {
-  reactor_.cancel(chunk_timer_);
   reactor_.forget_turn_end(turn_end_);
 }
 
@@ -139,14 +139,14 @@ std::uint64_t Bus::call(const Destination& to, std::uint32_t port, Bytes body,
   if (body.size() <= kCallLimit || body.size() > postbox_.body_limit())
     return requests_.call(to, port, body, deadline, std::move(answer));
   const auto id = requests_.open_call(to, deadline, std::move(answer));
-  chunks_.send(
-      to, SharedBody::of(std::string(body)), [this, id] { return requests_.find(id) != nullptr; },
+  bodies_.send(
+      to, SharedBody::copy(body), [this, id] { return requests_.find(id) != nullptr; },
       [this, id, to, port, until = reactor_.now() + deadline](const auto& header) {
         if (!header) return requests_.fail(id, header.error());
         if (requests_.find(id) == nullptr) return;
         if (!requests_.post_call(id, to, port, time_until(until),
                                  bytes_of(&*header, sizeof *header), {}, kFlagChunked)) {
-          chunks_.forget(header->transfer(), to);
+          bodies_.forget(header->transfer(), to);
           requests_.fail(id, Requests::queue_is_full());
         }
       });
@@ -156,14 +156,20 @@ std::uint64_t Bus::call(const Destination& to, std::uint32_t port, Bytes body,
 void Bus::answer_call(const wire::Envelope& call, const wire::CallHeader& header, Bytes body) {
   if (body.size() <= kCallLimit && body.size() <= postbox_.body_limit())
     return responder_.answer_call(call, header, body);
-  if (const auto fits = check_size(body.size()); !fits)
+  answer_call(call, header, SharedBody::copy(body));
+}
+
+void Bus::answer_call(const wire::Envelope& call, const wire::CallHeader& header,
+                      const SharedBody& body) {
+  const std::size_t size = body.bytes().size();
+  if (const auto fits = check_size(size); !fits)
     return responder_.fail_call(call, header, fits.error().within("the answer"));
+  if (size <= kCallLimit) return responder_.answer_call(call, header, body.bytes());
   const auto until = header.deadline_ms() == 0
                          ? Reactor::Time::max()
                          : reactor_.now() + std::chrono::milliseconds(header.deadline_ms());
-  chunks_.send(
-      Destination::back(call), SharedBody::of(std::string(body)),
-      [this, until] { return reactor_.now() < until; },
+  bodies_.send(
+      Destination::back(call), body, [this, until] { return reactor_.now() < until; },
       [this, call, header](const auto& chunked) {
         if (!chunked)
           return responder_.fail_call(call, header, chunked.error().within("the answer"));
@@ -179,17 +185,18 @@ Result<void> Bus::check_size(std::size_t bytes) const {
   return {};
 }
 
-void Bus::send_large(const Destination& to, std::uint32_t port, SharedBody body, Arrival& arrival) {
-  if (auto fits = check_size(body.bytes().size()); !fits) return arrival.sent()(fits);
+void Bus::send_large(const Destination& to, std::uint32_t port, SharedBody body,
+                     Arrival::IsWanted is_wanted, Arrival::Sent sent) {
+  if (auto fits = check_size(body.bytes().size()); !fits) return sent(fits);
   introductions_.introduce(to);
-  chunks_.send(to, std::move(body), arrival.is_wanted(),
-               [this, to, port, sent = arrival.sent()](const auto& header) {
+  bodies_.send(to, std::move(body), std::move(is_wanted),
+               [this, to, port, sent = std::move(sent)](const auto& header) {
                  if (!header) return sent(fail(header.error()));
                  const auto number = postbox_.post(
                      to.envelope(port, wire::Kind::message, wire::Lane::data, kFlagChunked),
                      bytes_of(&*header, sizeof *header));
                  if (number != 0) return sent({});
-                 chunks_.forget(header->transfer(), to);
+                 bodies_.forget(header->transfer(), to);
                  sent(fail(Requests::queue_is_full()));
                });
 }
@@ -231,8 +238,8 @@ std::uint64_t Bus::cast_call(std::shared_ptr<const CastPlan> to, std::uint32_t p
   }
   auto& calls = casts_.calls();
   calls.add(id, to, deadline, std::move(answer));
-  cast_chunks_.send(
-      to, SharedBody::of(std::string(body)),
+  cast_bodies_.send(
+      to, SharedBody::copy(body),
       {.is_wanted = [&calls, id] { return calls.contains(id); },
        .on_failed = [&calls, id](std::uint64_t ordinal,
                                  const Error& error) { calls.finish(id, ordinal, fail(error)); },
@@ -250,19 +257,20 @@ std::uint64_t Bus::cast_call(std::shared_ptr<const CastPlan> to, std::uint32_t p
 }
 
 void Bus::cast_large(const std::shared_ptr<const CastPlan>& to, std::uint32_t port, SharedBody body,
-                     Arrival& arrival) {
+                     Arrival::IsWanted is_wanted, Arrival::Sent sent, bool no_return) {
   auto fits = check_size(body.bytes().size());
-  if (!fits || to->targets.empty()) return arrival.sent()(fits);
-  cast_chunks_.send(to, std::move(body),
-                    {.is_wanted = arrival.is_wanted(),
-                     .on_failed = {},
-                     .on_done = [this, to, port, sent = arrival.sent()](const auto& header) {
-                       if (!header) return sent(fail(header.error()));
-                       const auto cast = casts_.cast(*to, port, bytes_of(&*header, sizeof *header),
-                                                     /*no_return=*/false, kFlagChunked);
-                       if (!cast) cast_chunks_.forget(header->transfer(), to);
-                       sent(cast);
-                     }});
+  if (!fits || to->targets.empty()) return sent(fits);
+  cast_bodies_.send(
+      to, std::move(body),
+      {.is_wanted = std::move(is_wanted),
+       .on_failed = {},
+       .on_done = [this, to, port, no_return, sent = std::move(sent)](const auto& header) {
+         if (!header) return sent(fail(header.error()));
+         const auto cast =
+             casts_.cast(*to, port, bytes_of(&*header, sizeof *header), no_return, kFlagChunked);
+         if (!cast) cast_chunks_.forget(header->transfer(), to);
+         sent(cast);
+       }});
 }
 
 std::chrono::milliseconds Bus::time_until(Reactor::Time until) const {
@@ -285,7 +293,7 @@ void Bus::give_up(const Destination& to, const std::string& why) {
 }
 
 void Bus::fail_all(const Error& error) {
-  chunks_.fail_all(error);
+  bodies_.fail_all(error);
   cast_chunks_.fail_all(error);
   requests_.fail_all(error);
   casts_.calls().fail_all(error);
@@ -319,18 +327,20 @@ void Bus::on_message(const FrameReader::Message& message,
     std::memcpy(&header, body.data(), sizeof header);
     body.remove_prefix(sizeof header);
     if ((message.envelope.flags() & kFlagChunk) != 0)
-      return on_chunk(message.envelope, header, body);
+      return intake_.on_chunk(message.envelope, header, body);
+    if ((message.envelope.flags() & kFlagShare) != 0)
+      return intake_.on_share(message.envelope, header, body);
   }
   std::shared_ptr<const void> owner = frame;
   if ((message.envelope.flags() & kFlagChunked) != 0) {
-    auto whole = take_chunked(message.envelope, body);
+    auto whole = intake_.take(message.envelope, body);
     if (!whole) {
       if (message.envelope.kind() == wire::Kind::call)
         return responder_.fail_call(message.envelope, header, whole.error());
       return responder_.give_back(message.envelope, whole.error());
     }
-    body = **whole;
-    owner = std::move(*whole);
+    body = whole->body.bytes();
+    owner = whole->body.owner();
   }
   if (events_.on_delivery) {
     events_.on_delivery({message.envelope, header, body, cast ? &*cast : nullptr, owner});
@@ -345,37 +355,6 @@ void Bus::on_message(const FrameReader::Message& message,
     return;
   }
   if (!events_.when_taken) delivery_.take(message.envelope);
-}
-
-void Bus::on_chunk(const wire::Envelope& from, const wire::CallHeader& header, Bytes body) {
-  wire::ChunkHeader chunk;
-  if (body.size() < sizeof chunk)
-    return responder_.fail_call(from, header,
-                                Error(ErrorCode::malformed_message, "a chunk without its header"));
-  std::memcpy(&chunk, body.data(), sizeof chunk);
-  const auto added =
-      chunk_store_.add({from.source_proc(), from.source_host(), from.source_incarnation()}, chunk,
-                       body.substr(sizeof chunk), reactor_.now());
-  if (chunk_timer_ == 0 && chunk_store_.count() > 0) watch_chunks();
-  if (added) return responder_.answer_call(from, header, {});
-  responder_.fail_call(from, header, added.error());
-}
-
-void Bus::watch_chunks() {
-  chunk_timer_ = reactor_.after(ChunkStore::kIdle / 2, [this] {
-    chunk_timer_ = 0;
-    chunk_store_.expire(reactor_.now());
-    if (chunk_store_.count() > 0) watch_chunks();
-  });
-}
-
-Result<std::shared_ptr<std::string>> Bus::take_chunked(const wire::Envelope& from, Bytes body) {
-  wire::ChunkHeader chunk;
-  if (body.size() < sizeof chunk)
-    return fail(ErrorCode::malformed_message, "a message without the header of its chunks");
-  std::memcpy(&chunk, body.data(), sizeof chunk);
-  return chunk_store_.take({from.source_proc(), from.source_host(), from.source_incarnation()},
-                           chunk);
 }
 
 void Bus::on_control(const FrameReader::Message& message) {
@@ -406,15 +385,25 @@ void Bus::on_call_answer(const FrameReader::Message& message) {
   if (message.envelope.kind() == wire::Kind::error) {
     answer = fail(from_wire(header.code()), std::string(body));
   } else if ((message.envelope.flags() & kFlagChunked) != 0) {
-    auto whole = take_chunked(message.envelope, body);
-    answer = whole ? Result<std::string>(std::move(**whole)) : fail(whole.error());
+    auto whole = intake_.take(message.envelope, body);
+    if (whole && whole->text == nullptr)
+      return copy_in_slices(reactor_, std::move(whole->body),
+                            [this, envelope = message.envelope, id = header.id(),
+                             alive = std::weak_ptr<void>(alive_)](Result<std::string> copied) {
+                              if (!alive.expired()) on_answered(envelope, id, std::move(copied));
+                            });
+    answer = whole ? Result<std::string>(std::move(*whole->text)) : fail(whole.error());
   } else {
     answer->assign(body);
   }
-  if (casts_.calls().contains(header.id())) {
-    casts_.on_answer(header.id(), message.envelope, std::move(answer));
+  on_answered(message.envelope, header.id(), std::move(answer));
+}
+
+void Bus::on_answered(const wire::Envelope& from, std::uint64_t id, Result<std::string> answer) {
+  if (casts_.calls().contains(id)) {
+    casts_.on_answer(id, from, std::move(answer));
   } else {
-    requests_.on_call_answer(message.envelope, header.id(), std::move(answer));
+    requests_.on_call_answer(from, id, std::move(answer));
   }
 }
 

@@ -9,10 +9,11 @@
 #include <utility>
 
 #include "common/bus/arrival.h"
+#include "common/bus/body_intake.h"
+#include "common/bus/body_sender.h"
+#include "common/bus/cast_bodies.h"
 #include "common/bus/cast_chunks.h"
 #include "common/bus/cast_sender.h"
-#include "common/bus/chunk_sender.h"
-#include "common/bus/chunk_store.h"
 #include "common/bus/delivery_tracker.h"
 #include "common/bus/destination.h"
 #include "common/bus/introductions.h"
@@ -99,8 +100,11 @@ class Bus {
   /// Larger bodies are neither sent nor taken (setting message.limit). Reactor's thread.
   void set_body_limit(std::uint64_t bytes) noexcept {
     postbox_.set_body_limit(bytes);
-    chunk_store_.set_limit(bytes);
+    intake_.set_limit(bytes);
   }
+  std::size_t body_limit() const noexcept { return postbox_.body_limit(); }
+  /// Whether a body of that size may be sent. Errors: too_large, with both sizes.
+  Result<void> check_size(std::size_t bytes) const;
   /// Our own name and host; known after the first on_up.
   const std::optional<ProcId>& self() const noexcept { return self_; }
   Reactor& reactor() noexcept { return reactor_; }
@@ -125,8 +129,11 @@ class Bus {
                      std::chrono::milliseconds deadline, CallAnswer answer);
   /// The caller gives up: what is open of that call() or cast_call() fails with that error, now.
   void give_up_call(std::uint64_t id, const Error& why);
-  /// A large body travels in chunks, while the caller waits for it at most.
+  /// A large body is sent by itself, while the caller waits for it at most.
   void answer_call(const wire::Envelope& call, const wire::CallHeader& header, Bytes body);
+  /// The same without a copy of a large body.
+  void answer_call(const wire::Envelope& call, const wire::CallHeader& header,
+                   const SharedBody& body);
   void fail_call(const wire::Envelope& call, const wire::CallHeader& header, const Error& error) {
     responder_.fail_call(call, header, error);
   }
@@ -136,9 +143,15 @@ class Bus {
   /// The same without a copy of a body above kInlineLimit.
   Result<void> send(const Destination& to, std::uint32_t port, const SharedBody& body,
                     bool no_return = false);
-  /// send() of a body above kBodyLimit: it travels in chunks, and the message follows, as long as
-  /// somebody waits for `arrival`. Messages that are sent meanwhile arrive before it.
-  void send_large(const Destination& to, std::uint32_t port, SharedBody body, Arrival& arrival);
+  /// send() of a body above kBodyLimit: it goes before its message, as shared memory or in chunks
+  /// (BodySender), as long as somebody waits for `arrival`. Messages that are sent meanwhile arrive
+  /// before it.
+  void send_large(const Destination& to, std::uint32_t port, SharedBody body, Arrival& arrival) {
+    send_large(to, port, std::move(body), arrival.is_wanted(), arrival.sent());
+  }
+  /// The same without a thread that waits.
+  void send_large(const Destination& to, std::uint32_t port, SharedBody body,
+                  Arrival::IsWanted is_wanted, Arrival::Sent sent);
   /// send() on any thread, beside the reactor's (decision 30). The message leaves with the next
   /// flush(), which the caller has to see to. Only when no more than `most` wait then (Load::bytes
   /// and Load::queued).
@@ -163,7 +176,12 @@ class Bus {
   /// cast() of a body above kCastLimit, as send_large(): ranks that could not get the body are told
   /// by on_undeliverable. The wait ends with an error only when no rank has got it.
   void cast_large(const std::shared_ptr<const CastPlan>& to, std::uint32_t port, SharedBody body,
-                  Arrival& arrival);
+                  Arrival& arrival) {
+    cast_large(to, port, std::move(body), arrival.is_wanted(), arrival.sent());
+  }
+  /// The same without a thread that waits.
+  void cast_large(const std::shared_ptr<const CastPlan>& to, std::uint32_t port, SharedBody body,
+                  Arrival::IsWanted is_wanted, Arrival::Sent sent, bool no_return = false);
   /// Calls every rank of a view: `answer` is called once for each, never from inside this call.
   /// Errors as call(), by rank. The number is for give_up_call().
   std::uint64_t cast_call(std::shared_ptr<const CastPlan> to, std::uint32_t port, Bytes body,
@@ -184,7 +202,9 @@ class Bus {
   void hold_data(bool held) { session_.hold_data(held); }
   std::size_t inbox_bytes() const noexcept { return session_.inbox_bytes(); }
   /// Large bodies of ours, answers included, that have not arrived.
-  std::size_t large_under_way() const { return chunks_.count() + cast_chunks_.count(); }
+  std::size_t large_under_way() const { return bodies_.count() + cast_chunks_.count(); }
+  /// Receives the large bodies of others.
+  const BodyIntake& intake() const noexcept { return intake_; }
   /// Bytes that were given to us and not yet to the socket.
   std::size_t queued_bytes() const { return load().bytes; }
 
@@ -203,14 +223,10 @@ class Bus {
   void on_welcome(const wire::Welcome& welcome);
   void on_message(const FrameReader::Message& message, const std::shared_ptr<const void>& frame);
   void on_control(const FrameReader::Message& message);
-  void on_chunk(const wire::Envelope& from, const wire::CallHeader& header, Bytes body);
-  /// The body that came in chunks, for the message that follows them.
-  Result<std::shared_ptr<std::string>> take_chunked(const wire::Envelope& from, Bytes body);
-  void watch_chunks();
   /// At least 1 ms.
   std::chrono::milliseconds time_until(Reactor::Time until) const;
-  Result<void> check_size(std::size_t bytes) const;
   void on_call_answer(const FrameReader::Message& message);
+  void on_answered(const wire::Envelope& from, std::uint64_t id, Result<std::string> answer);
   void on_undeliverable(const wire::Envelope& from, const wire::Undeliverable& undeliverable);
   /// A message that waited for the new session no longer fits in the queue.
   void fail_queued(const wire::Envelope& envelope);
@@ -232,10 +248,10 @@ class Bus {
   Introductions introductions_{requests_, postbox_};
   DeliveryTracker delivery_;
   CastSender casts_;
-  ChunkSender chunks_{reactor_, requests_};
+  BodySender bodies_{reactor_, requests_, postbox_};
   CastChunks cast_chunks_{reactor_, requests_, casts_};
-  ChunkStore chunk_store_{kBodyLimit};
-  Reactor::TimerId chunk_timer_ = 0;
+  CastBodies cast_bodies_{requests_, postbox_, bodies_, cast_chunks_};
+  BodyIntake intake_{reactor_, responder_, postbox_};
   RefusalLog refusals_;
   std::uint64_t turn_end_ = 0;
   /// Lets posted work see that this object is gone.

@@ -72,7 +72,8 @@ std::string cast_front(std::string_view mesh, const std::vector<wire::CastRun>& 
   return front;
 }
 
-Result<std::shared_ptr<const CastPlan>> CastPlan::make(ProcMeshRef view) {
+Result<std::shared_ptr<const CastPlan>> CastPlan::make(ProcMeshRef view,
+                                                       std::uint64_t without_host) {
   const std::uint64_t ranks = view.num_ranks();
   if (ranks > kMostRanks) {
     return fail(ErrorCode::too_large, "a cast to " + std::to_string(ranks) +
@@ -90,6 +91,7 @@ Result<std::shared_ptr<const CastPlan>> CastPlan::make(ProcMeshRef view) {
   std::vector<std::uint64_t> order;  // of hosts, as the ranks come
   for (const std::uint64_t rank : plan.view.region().ranks()) {
     const std::uint64_t index = *plan.view.host_index_of(rank);
+    if (without_host != 0 && keys[index] == without_host) continue;
     const std::uint64_t ordinal = plan.targets.size();
     plan.targets.push_back({plan.view.proc_of(rank)->key(), keys[index]});
     plan.ordinal_of_proc.emplace(plan.targets.back().proc, ordinal);

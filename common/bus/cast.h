@@ -59,8 +59,10 @@ struct CastPlan {
   /// rank is in one of them.
   static constexpr std::size_t kMostRuns = 1024;
 
-  /// Errors: too_large (more than kMostRanks).
-  static Result<std::shared_ptr<const CastPlan>> make(ProcMeshRef view);
+  /// `without_host`: leaves out the ranks of that host; 0: none. Errors: too_large (more than
+  /// kMostRanks).
+  static Result<std::shared_ptr<const CastPlan>> make(ProcMeshRef view,
+                                                      std::uint64_t without_host = 0);
 
   struct Target {
     std::uint64_t proc;

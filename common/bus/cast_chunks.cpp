@@ -21,8 +21,8 @@ CastChunks::~CastChunks() {
   for (const auto& [id, transfer] : transfers_) reactor_.cancel(transfer.retry);
 }
 
-void CastChunks::send(std::shared_ptr<const CastPlan> to, SharedBody body, Events events) {
-  const auto id = requests_.take_id();
+void CastChunks::send(std::uint64_t id, std::shared_ptr<const CastPlan> to, SharedBody body,
+                      Events events) {
   const std::size_t ranks = to->targets.size();
   transfers_.emplace(id, Transfer{.to = std::move(to),
                                   .body = std::move(body),

@@ -41,8 +41,8 @@ class CastChunks {
   CastChunks& operator=(const CastChunks&) = delete;
 
   /// Calls on_done once, never from inside this call, unless the body is not wanted any more. At
-  /// least one rank.
-  void send(std::shared_ptr<const CastPlan> to, SharedBody body, Events events);
+  /// least one rank. `id` is of Requests.
+  void send(std::uint64_t id, std::shared_ptr<const CastPlan> to, SharedBody body, Events events);
   /// Ends all that are under way.
   void fail_all(const Error& error);
   /// Tells the ranks that no message follows that body.

@@ -42,9 +42,11 @@ class ChunkSender {
 
   /// Calls `done` once, never from inside this call, unless the body is not wanted any more. The
   /// first chunk goes alone: while the receiver has no room for the body, it is sent again.
-  void send(const Destination& to, SharedBody body, IsWanted is_wanted, Done done);
+  /// `transfer`: an id of Requests.
+  void send(std::uint64_t transfer, const Destination& to, SharedBody body, IsWanted is_wanted,
+            Done done);
   /// Tells the receiver that no message follows that body.
-  void forget(std::uint64_t id, const Destination& to);
+  void forget(std::uint64_t transfer, const Destination& to);
   /// Ends all that are under way.
   void fail_all(const Error& error);
   /// Bodies that are under way.
@@ -52,6 +54,7 @@ class ChunkSender {
 
  private:
   struct Transfer {
+    std::uint64_t id;
     Destination to;
     SharedBody body;
     IsWanted is_wanted;
@@ -65,14 +68,16 @@ class ChunkSender {
   };
 
   /// Sends as many chunks as may be under way.
-  void go_on(std::uint64_t id);
-  void on_answer(std::uint64_t id, Reactor::Time sent, const Result<std::string>& answer);
-  void finish(std::uint64_t id, const Result<wire::ChunkHeader>& result);
-  void retry_after(Transfer& transfer, std::uint64_t id, std::chrono::milliseconds pause);
+  void go_on(std::uint64_t number);
+  void on_answer(std::uint64_t number, Reactor::Time sent, const Result<std::string>& answer);
+  void finish(std::uint64_t number, const Result<wire::ChunkHeader>& result);
+  void retry_after(Transfer& transfer, std::uint64_t number, std::chrono::milliseconds pause);
 
   Reactor& reactor_;
   Requests& requests_;
+  /// A cast has the same id for each of its ranks, so they have numbers of their own here.
   std::unordered_map<std::uint64_t, Transfer> transfers_;
+  std::uint64_t next_ = 1;
   /// Lets an answer see that this object is gone.
   std::shared_ptr<void> alive_ = std::make_shared<char>();
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <memory>
 #include <new>
 #include <utility>
 
@@ -25,20 +26,35 @@ Result<ChunkStore::Body*> ChunkStore::begin(const Key& key, std::uint64_t total)
     return fail(ErrorCode::queue_full,
                 std::to_string(of_sender) +
                     " bytes of large bodies of this sender are on their way already");
-  *bytes_ += total;
-  Body body{.bytes = std::shared_ptr<std::string>(new std::string,
-                                                  [total, all = bytes_](std::string* text) {
-                                                    delete text;
-                                                    *all -= total;
-                                                  }),
-            .total = total};
-  try {
-    body.bytes->reserve(total);
-  } catch (const std::bad_alloc&) {
-    return fail(ErrorCode::queue_full,
-                "the receiver has no memory for a body of " + std::to_string(total) + " bytes");
-  }
-  return &bodies_.emplace(key, std::move(body)).first->second;
+  return &bodies_.emplace(key, Body{.room = std::make_unique<Room>(bytes_, total), .total = total})
+              .first->second;
+}
+
+Result<void> ChunkStore::reserve(const Sender& from, std::uint64_t transfer, std::uint64_t total,
+                                 Time now) {
+  const Key key{from, transfer};
+  if (total == 0 || bodies_.contains(key))
+    return fail(ErrorCode::malformed_message, "a body that has begun, or has no bytes");
+  auto begun = begin(key, total);
+  if (!begun) return fail(begun.error());
+  (*begun)->last = now;
+  return {};
+}
+
+Result<void> ChunkStore::check_reserved(const Sender& from, std::uint64_t transfer,
+                                        std::uint64_t total) const {
+  const auto found = bodies_.find({from, transfer});
+  if (found != bodies_.end() && found->second.total == total && found->second.text == nullptr &&
+      found->second.mapped == nullptr)
+    return {};
+  return fail(ErrorCode::malformed_message, "a body that no room was reserved for");
+}
+
+void ChunkStore::put(const Sender& from, std::uint64_t transfer, std::shared_ptr<const void> mapped,
+                     Time now) {
+  Body& body = bodies_.at({from, transfer});
+  body.mapped = std::move(mapped);
+  body.last = now;
 }
 
 Result<void> ChunkStore::add(const Sender& from, const wire::ChunkHeader& header, Bytes bytes,
@@ -57,26 +73,41 @@ Result<void> ChunkStore::add(const Sender& from, const wire::ChunkHeader& header
     if (!begun) return fail(begun.error());
     body = *begun;
   }
-  const std::size_t here = body->bytes->size();
-  if (header.total() != body->total || header.offset() != here || bytes.empty() ||
-      bytes.size() > body->total - here) {
+  const std::size_t here = body->text == nullptr ? 0 : body->text->size();
+  if (body->mapped != nullptr || header.total() != body->total || header.offset() != here ||
+      bytes.empty() || bytes.size() > body->total - here) {
     bodies_.erase(key);
     return fail(ErrorCode::malformed_message, "a chunk that does not continue its body");
   }
-  body->bytes->append(bytes);
+  if (body->text == nullptr) {
+    body->text = std::make_unique<std::string>();
+    try {
+      body->text->reserve(body->total);
+    } catch (const std::bad_alloc&) {
+      bodies_.erase(key);
+      return fail(ErrorCode::queue_full, "the receiver has no memory for a body of " +
+                                             std::to_string(header.total()) + " bytes");
+    }
+  }
+  body->text->append(bytes);
   body->last = now;
   return {};
 }
 
-Result<std::shared_ptr<std::string>> ChunkStore::take(const Sender& from,
-                                                      const wire::ChunkHeader& header) {
-  auto body = bodies_.extract({from, header.transfer()});
-  if (!body || body.mapped().bytes->size() != body.mapped().total ||
-      header.total() != body.mapped().total)
+Result<ChunkStore::Taken> ChunkStore::take(const Sender& from, const wire::ChunkHeader& header) {
+  auto node = bodies_.extract({from, header.transfer()});
+  const bool is_whole =
+      node && header.total() == node.mapped().total &&
+      (node.mapped().mapped != nullptr ||
+       (node.mapped().text != nullptr && node.mapped().text->size() == header.total()));
+  if (!is_whole)
     return fail(ErrorCode::not_exist,
                 "the body of this message has not come, or was forgotten after " +
                     std::to_string(kIdle.count()) + " s");
-  return std::move(body.mapped().bytes);
+  auto body = std::make_shared<Body>(std::move(node.mapped()));
+  std::string* const text = body->text.get();
+  const Bytes bytes = text != nullptr ? Bytes(*text) : bytes_of(body->mapped.get(), body->total);
+  return Taken{SharedBody(bytes, std::move(body)), text};
 }
 
 void ChunkStore::expire(Time now) {

@@ -73,7 +73,8 @@ inline constexpr std::array kKeyTable = std::to_array<KeyInfo>({
      "brokers that a message may pass before it is returned"},
     {"message.limit", ValueKind::bytes, "", "1GiB", "1KiB", "64GiB",
      "largest body that a launcher or proc sends or takes, answers included; bodies above 1MiB "
-     "travel in chunks, and a receiver keeps at most twice this of them"},
+     "travel in chunks, or lie in memory that procs of one host share, and a receiver keeps at "
+     "most twice this of them"},
     {"tail.lines", ValueKind::count, "", "100", "0", "100000",
      "last lines of output that are kept in memory for each proc"},
     {"logs.directory", ValueKind::path, "", "", "", "",

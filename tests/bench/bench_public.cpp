@@ -9,11 +9,6 @@
 
 namespace meshbus::bench {
 
-namespace {
-
-using Direction = Bar::Direction;
-
-/// One measurement by a program of its own.
 Figures by_program(const std::string& what, std::size_t size, std::size_t amount) {
   Child program(
       {own_folder() + "meshbus-bench-public", what, std::to_string(size), std::to_string(amount)});
@@ -27,6 +22,10 @@ Figures by_program(const std::string& what, std::size_t size, std::size_t amount
   }
   return figures;
 }
+
+namespace {
+
+using Direction = Bar::Direction;
 
 Side ours(const std::string& what, const char* about, std::size_t size, std::size_t amount) {
   return {what, Part::ours, about, [=] { return by_program(what, size, amount); }};

@@ -31,6 +31,12 @@ struct Amounts {
 int run_rtt(const Settings& settings, const Amounts& amounts, bool is_two);
 /// Messages in one direction through one broker.
 int run_rate(const Settings& settings, const Amounts& amounts);
+/// One measurement by meshbus-bench-public, in processes of its own.
+Figures by_program(const std::string& what, std::size_t size, std::size_t amount);
+
+/// Bodies that are larger than a message may be.
+int run_large(const Settings& settings, const Amounts& amounts);
+
 /// What programs get that are written with the public libraries.
 int run_public(const Settings& settings, const Amounts& amounts);
 /// The same, and round trips, over a link that resumes, beside one that keeps nothing.

@@ -63,6 +63,12 @@ std::vector<Verb> all_verbs() {
        "bytes of a message",
        "round trips in a round",
        run_public},
+      {"large",
+       "bodies above 1 MiB between two procs of one host; memcpy; of two hosts; a tcp stream",
+       {{64 * 1024 * 1024}, 0},
+       "bytes of a body",
+       nullptr,
+       run_large},
       {"bus",
        "round trips, rates at 64 B, 1 KiB and 64 KiB, a link, many peers: all of the bus beside "
        "its floors and NATS",

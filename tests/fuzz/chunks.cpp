@@ -14,7 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   constexpr std::uint64_t kLimit = 64;
   ChunkStore store(kLimit);
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::string> sent;
-  std::vector<std::shared_ptr<std::string>> in_use;
+  std::vector<SharedBody> in_use;
   std::uint64_t in_use_bytes = 0;
   ChunkStore::Time now{};
   while (input.remaining_bytes() > 0) {
@@ -26,9 +26,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     switch (input.ConsumeIntegralInRange(0, 3)) {
       case 0:
         if (const auto taken = store.take(from, {transfer, total, 0})) {
-          FUZZ_CHECK(**taken == mine, **taken);
-          FUZZ_CHECK((*taken)->size() == total, **taken);
-          in_use.push_back(*taken);
+          const std::string bytes(taken->body.bytes());
+          FUZZ_CHECK(bytes == mine, bytes);
+          FUZZ_CHECK(bytes.size() == total, bytes);
+          in_use.push_back(taken->body);
           in_use_bytes += total;
         }
         mine.clear();

@@ -37,6 +37,21 @@ class Counter : public Actor {
     on("note", [this](ActorContext&, const ActorMessage& message) {
       notes_ += std::string(message.body) + " ";
     });
+    on("measure", [this](ActorContext&, const ActorMessage& message) {
+      notes_ += std::to_string(message.body.size()) + " ";
+    });
+    // Sends its right neighbour a note, a large message, and notes behind it.
+    on("send right", [](ActorContext& self, const ActorMessage& message) -> Result<std::string> {
+      const auto peers = self.peers();
+      const auto right = *peers.actor_at((self.proc().rank() + 1) % peers.num_ranks());
+      const std::string large(std::stoull(std::string(message.body)), 'x');
+      for (const char* const note : {"a", "", "b", "", "c"}) {
+        const bool is_note = *note != '\0';
+        const auto sent = self.send(right, is_note ? "note" : "measure", is_note ? note : large);
+        if (!sent) return fail(sent.error());
+      }
+      return "sent";
+    });
     on("notes", [this](ActorContext&, const ActorMessage&) { return notes_; });
     on("refuse", [](ActorContext&, const ActorMessage&) -> Result<std::string> {
       return fail(ErrorCode::out_of_range, "not that much");

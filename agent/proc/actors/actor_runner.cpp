@@ -60,7 +60,7 @@ void ActorRunner::handle(ActorCell& cell, const Letter& letter) const {
     return limited.warn("a message is dropped: " + error.detail());
   }
   ActorMessage message;
-  message.body = letter.body;
+  message.body = letter.bytes();
   message.type = row->second.type;
   message.is_call = letter.is_call();
   message.source_proc = letter.envelope.source_proc();

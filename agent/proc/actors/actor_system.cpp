@@ -129,7 +129,8 @@ void ActorSystem::run_later() {
 // --- Messages. ---
 
 ActorSystem::Delivery ActorSystem::on_data(const wire::Envelope& from, const wire::CallHeader& call,
-                                           Bytes body, const std::optional<Point>& point) {
+                                           Bytes body, const std::optional<Point>& point,
+                                           const std::shared_ptr<const void>& owner) {
   wire::Envelope envelope = from;
   wire::CallHeader header = call;
   header.mutate_reserved(0);
@@ -158,7 +159,7 @@ ActorSystem::Delivery ActorSystem::on_data(const wire::Envelope& from, const wir
       if (!is_collected) return Delivery::not_mine;
       error.emplace(ErrorCode::no_such_port, self_.to_string() + " has no actor with port " +
                                                  std::to_string(envelope.port()));
-    } else if (const auto refusal = put(*cell, envelope, header, decoded, point)) {
+    } else if (const auto refusal = put(*cell, envelope, header, decoded, point, owner)) {
       error = refusal;
     } else {
       return Delivery::taken;
@@ -170,7 +171,8 @@ ActorSystem::Delivery ActorSystem::on_data(const wire::Envelope& from, const wir
 
 std::optional<Error> ActorSystem::put(ActorCell& cell, const wire::Envelope& envelope,
                                       const wire::CallHeader& header, const Result<ActorBody>& body,
-                                      const std::optional<Point>& point) {
+                                      const std::optional<Point>& point,
+                                      const std::shared_ptr<const void>& owner) {
   if (!body) return body.error().within(cell.id.to_string());
   if (!cell.life.is_open())
     return Error(ErrorCode::no_such_port, "actor " + cell.id.to_string() + " " + cell.life.words());
@@ -178,7 +180,13 @@ std::optional<Error> ActorSystem::put(ActorCell& cell, const wire::Envelope& env
       .message = body->message, .from = body->from, .envelope = envelope, .header = header};
   if (letter.is_call() && header.deadline_ms() > 0)
     letter.deadline = reactor_.now() + std::chrono::milliseconds(header.deadline_ms());
-  letter.body.assign(body->bytes);
+  // A large body is a share of its own; a frame has others' messages too, and is let go.
+  if (owner != nullptr && body->bytes.size() > kBodyLimit) {
+    letter.kept_body = body->bytes;
+    letter.owner = owner;
+  } else {
+    letter.body.assign(body->bytes);
+  }
   letter.point = point;
   if (!cell.mailbox.push(std::move(letter))) {
     return Error(ErrorCode::queue_full, "actor " + cell.id.to_string() +

@@ -73,8 +73,10 @@ class ActorSystem {
   /// `returned`: it was answered with an error, or given back to its sender. A message whose answer
   /// is reduced at this host (schemas/replies.fbs) is to an actor like a call. `point`: of a cast,
   /// where this rank is in its view.
+  /// `owner` keeps a body above kBodyLimit, which is not copied.
   Delivery on_data(const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body,
-                   const std::optional<Point>& point);
+                   const std::optional<Point>& point,
+                   const std::shared_ptr<const void>& owner = nullptr);
   /// A message of ours to a subscriber came back: it is gone.
   void on_undelivered(const wire::Envelope& envelope) {
     requests_.on_undelivered(envelope.destination_proc());
@@ -124,7 +126,8 @@ class ActorSystem {
   /// Into its mailbox, with the lock held; or why not.
   std::optional<Error> put(ActorCell& cell, const wire::Envelope& envelope,
                            const wire::CallHeader& header, const Result<ActorBody>& body,
-                           const std::optional<Point>& point);
+                           const std::optional<Point>& point,
+                           const std::shared_ptr<const void>& owner);
 
   // actor_system.cpp: life. All with the lock held.
   void schedule(ActorCell& cell);

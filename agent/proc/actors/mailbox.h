@@ -4,9 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <string>
 
+#include "common/base/bytes.h"
 #include "meshbus/point.h"
 #include "wire/frame_generated.h"
 
@@ -22,12 +24,16 @@ struct Letter {
   wire::CallHeader header = {};
   std::optional<std::chrono::steady_clock::time_point> deadline = {};
   std::string body = {};
+  /// A body that is not copied, and what keeps it; else null.
+  Bytes kept_body = {};
+  std::shared_ptr<const void> owner = {};
   /// In a cast: where the receiver is in the view that was addressed.
   std::optional<Point> point = {};
 
   bool is_call() const noexcept { return envelope.kind() == wire::Kind::call; }
   /// What it counts for.
-  std::size_t size() const noexcept { return sizeof(Letter) + body.size(); }
+  std::size_t size() const noexcept { return sizeof(Letter) + bytes().size(); }
+  Bytes bytes() const noexcept { return owner == nullptr ? Bytes(body) : kept_body; }
 };
 
 /// What waits for one actor, in order, bounded in number and bytes; the one that is being handled

@@ -53,7 +53,7 @@ void HandlerIntake::on_delivery(const Bus::Delivery& delivery) {
   if (is_tracked(envelope) && runs_.untaken() > 0 &&
       !parts_.work.has_room(runs_.open_bytes(), runs_.open_size()))
     return bus_->give_back(envelope, is_behind());
-  switch (parts_.actors.on_data(envelope, header, delivery.body, point)) {
+  switch (parts_.actors.on_data(envelope, header, delivery.body, point, delivery.frame)) {
     case ActorSystem::Delivery::not_mine: break;
     case ActorSystem::Delivery::returned: return;
     case ActorSystem::Delivery::taken:
@@ -163,10 +163,18 @@ void HandlerIntake::handle_call(const ProcProgram::Handler& handler, const wire:
   }
   if (!answer && answer.error().code() != ErrorCode::call_error)
     answer = fail(ErrorCode::call_error, answer.error().to_string());
+  // Not in the visit: others would wait for the copy.
+  std::optional<SharedBody> large;
+  if (answer && answer->size() > kBodyLimit)
+    large = envelope.source_host() == parts_.bootstrap.proc.host().key()
+                ? SharedBody::copy(*answer)
+                : SharedBody::of(std::move(*answer));
   // At once: a message that the next handler sends must not arrive before this answer.
   (void)parts_.outgoing.use(
       [&](Bus& bus) -> Result<void> {
-        if (answer) {
+        if (large) {
+          bus.answer_call(envelope, header, *large);
+        } else if (answer) {
           bus.answer_call(envelope, header, *answer);
         } else {
           bus.fail_call(envelope, header, answer.error());

@@ -88,7 +88,10 @@ void ProcSender::call(const ProcId& to, std::uint32_t port, std::string_view bod
 Result<void> ProcSender::send_large(const ProcId& to, std::uint32_t port, std::string_view body,
                                     const SharedBody* shared, std::chrono::milliseconds patience) {
   if (auto allowed = check_caller_(to); !allowed) return allowed;
-  auto whole = shared != nullptr ? *shared : SharedBody::of(std::string(body));
+  // Not in the visit: others would wait for the copy.
+  const bool is_ready =
+      shared != nullptr && (shared->descriptor() >= 0 || to.host() != bootstrap_.proc.host());
+  auto whole = is_ready ? *shared : SharedBody::copy(body);
   return wait_for_arrival(body.size(), patience, [&](Bus& bus, Arrival& arrival) {
     bus.send_large(Destination::to(to), port, std::move(whole), arrival);
   });
@@ -149,7 +152,7 @@ Result<void> ProcSender::cast(const ProcMeshRef& to, std::uint32_t port, std::st
   if (is_cut_) return {};
   if (body.size() > kCastLimit) {
     if (auto allowed = check_caller_(owner_of(**plan)); !allowed) return allowed;
-    auto whole = SharedBody::of(std::string(body));
+    auto whole = SharedBody::copy(body);
     return wait_for_arrival(body.size(), patience, [&](Bus& bus, Arrival& arrival) {
       bus.cast_large(*plan, port, std::move(whole), arrival);
     });

@@ -33,6 +33,8 @@ class ProcSender {
 
   /// Errors: refused, in a child of fork().
   Result<void> check_fork() const;
+  /// Nothing leaves any more.
+  bool is_cut() const noexcept { return is_cut_; }
   bool is_forked() const noexcept { return count_forks() != forks_; }
   std::future<Result<std::string>> call(const ProcId& to, std::uint32_t port, std::string_view body,
                                         std::chrono::milliseconds deadline);

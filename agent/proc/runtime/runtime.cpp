@@ -42,6 +42,10 @@ Runtime::Runtime(Bootstrap bootstrap, ProcProgram program, Kind kind, std::funct
       life_(program_.on_stop_ || !program_.main_),
       sender_(loop_.reactor(), bootstrap_, life_.cut_flag(),
               [this](const ProcId& to) { return check_caller(to); }),
+      actor_sends_(loop_.reactor(), sender_, bootstrap_.proc.host(),
+                   [this](const wire::Envelope& envelope, const Error& error) {
+                     intake_.on_undelivered(envelope, error);
+                   }),
       ranks_(bootstrap_.mesh, bootstrap_.rank),
       agent_(loop_.reactor(), bootstrap_,
              {.on_ready = [this] { life_.set_ready(); },
@@ -166,10 +170,8 @@ void Runtime::shutdown(int code) {
 
 ActorSystem::Outside Runtime::make_outside() {
   return {.has_handler = [this](std::uint32_t port) { return program_.handlers_.contains(port); },
-          .send =
-              [this](const ProcId& to, std::uint32_t port, std::string_view body) {
-                return sender_.send(to, port, body, nullptr, std::chrono::milliseconds(0));
-              },
+          .send = [this](const ProcId& to, std::uint32_t port,
+                         std::string_view body) { return actor_sends_.send(to, port, body); },
           .visit =
               [this](const std::function<void()>& task) {
                 // Nothing of it can fail.

@@ -11,6 +11,7 @@
 
 #include "agent/proc/actors/actor_system.h"
 #include "agent/proc/loop/work_queue.h"
+#include "agent/proc/runtime/actor_sends.h"
 #include "agent/proc/runtime/agent_link.h"
 #include "agent/proc/runtime/bootstrap.h"
 #include "agent/proc/runtime/handler_intake.h"
@@ -34,6 +35,7 @@ namespace meshbus::mesh_proc {
 ///
 /// Functions are called on the reactor's thread unless they say otherwise: that is whichever is in
 /// a turn of the reactor.
+/// Large because: it owns every part of a proc and joins them.
 class Runtime {
  public:
   enum class Kind : std::uint8_t { process, pseudo };
@@ -100,6 +102,7 @@ class Runtime {
   SharedLoop loop_;
   std::unique_ptr<Bus> bus_;
   ProcSender sender_;
+  ActorSends actor_sends_;
   RankIndex ranks_;
   AgentLink agent_;
   SettingsPort settings_;

@@ -97,8 +97,8 @@ class Context {
   void call_async(const ProcId& proc, std::uint32_t port, std::string_view body,
                   AsyncOptions options, AnswerHandler handler);
   /// Bytes for a port of a proc, without an answer. Returns when they are on their way;
-  /// above 1 MiB, where they travel in chunks, when the receiver has them. Errors: queue_full,
-  /// too_large, unroutable, refused; above 1 MiB also those of call().
+  /// above 1 MiB, where they go before their message, when the receiver has them. Errors:
+  /// queue_full, too_large, unroutable, refused; above 1 MiB also those of call().
   Result<void> send(const ProcId& proc, std::uint32_t port, std::string_view body);
   /// The same without a copy of the body.
   Result<void> send(const ProcId& proc, std::uint32_t port, const SharedBody& body);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/log.h"
+#include "common/bus/cast.h"
 #include "common/security/token.h"
 #include "wire/frame_generated.h"
 #include "wire/replies_generated.h"
@@ -73,11 +74,39 @@ Result<void> Accumulating::begin() {
   }
   // Behind the calls on every way: a host knows what it is to collect before the first answer
   // comes.
-  auto sent = bus_->cast(*question_.to, question_.port,
-                         encode_collected_call(ticket_, question_.deadline, question_.body), true);
+  const auto body = encode_collected_call(ticket_, question_.deadline, question_.body);
+  question_.body = {};
+  if (body.size() > kCastLimit) {
+    auto asked = ask_large(body);
+    if (!asked) end();
+    return asked;
+  }
+  auto sent = bus_->cast(*question_.to, question_.port, body, true);
   if (!sent) end();
-  question_.body.clear();
   return sent;
+}
+
+Result<void> Accumulating::ask_large(Bytes body) {
+  // What fails at once is the caller's, and what fails later the ranks'.
+  auto at_once = std::make_shared<std::optional<Result<void>>>(Result<void>());
+  bus_->cast_large(
+      question_.to, question_.port, SharedBody::copy(body),
+      [weak = weak_from_this()] {
+        const auto self = weak.lock();
+        return self != nullptr && self->bus_ != nullptr;
+      },
+      [weak = weak_from_this(), at_once](const Result<void>& sent) {
+        if (*at_once) {
+          *at_once = sent;
+          return;
+        }
+        const auto self = weak.lock();
+        if (sent || self == nullptr || self->bus_ == nullptr) return;
+        for (const Host& host : self->hosts_) self->fail_rest(host, self->explain_(sent.error()));
+        self->end();
+      },
+      /*no_return=*/true);
+  return *std::exchange(*at_once, std::nullopt);
 }
 
 void Accumulating::end() {

@@ -68,6 +68,8 @@ class Accumulating : public std::enable_shared_from_this<Accumulating> {
   };
 
   void find_hosts();
+  /// The question does not fit into one message. Errors: too_large.
+  Result<void> ask_large(Bytes body);
   void on_final(std::size_t index, const Result<std::string>& answer);
   void take(const Host& host, const Collected& collected);
   Result<void> add(const Host& host, const Partial& part);

@@ -81,7 +81,7 @@ Result<void> Calls::cast_large(const ProcMeshRef& to, std::uint32_t port, std::s
     return fail(ErrorCode::would_block,
                 "a body above 960 KiB is cast in chunks, and the library's own thread cannot wait");
   Arrival arrival;
-  auto whole = SharedBody::of(std::string(body));
+  auto whole = SharedBody::copy(body);
   const auto begun = core_.visit([&]() -> Result<void> {
     auto* const bus = gateway_.bus();
     if (bus == nullptr) return fail(gateway_.closed_error());

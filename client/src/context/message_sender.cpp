@@ -41,7 +41,7 @@ MessageSender::MessageSender(ContextCore& core)
 Result<void> MessageSender::send(const ProcId& to, std::uint32_t port, Bytes body,
                                  const SharedBody* shared) {
   if (body.size() > kBodyLimit)
-    return send_large(to, port, shared != nullptr ? *shared : SharedBody::of(std::string(body)));
+    return send_large(to, port, shared != nullptr ? *shared : SharedBody::copy(body));
   const Route& route = route_to(to);
   if (route.sender != number_ || route.proc != to) return send_by_visit(to, port, body, shared);
   auto part = detached_part(body, shared);
@@ -64,6 +64,15 @@ Result<void> MessageSender::send_large(const ProcId& to, std::uint32_t port, Sha
   if (core_.reactor().is_in_turn())
     return fail(ErrorCode::would_block,
                 "a body above 1 MiB is sent in chunks, and the library's own thread cannot wait");
+  if (body.descriptor() < 0) {
+    const bool is_here = core_.visit([&] {
+      const auto way = core_.best_connection(to.host());
+      const auto* bus = way ? way->connection->gateway().bus() : nullptr;
+      return bus != nullptr && bus->self() && bus->self()->host() == to.host();
+    });
+    // Not in the visit: others would wait for the copy.
+    if (is_here) body = SharedBody::copy(body.bytes());
+  }
   Arrival arrival;
   const std::size_t size = body.bytes().size();
   const auto begun = core_.visit([&]() -> Result<void> {

@@ -1,9 +1,13 @@
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
+
+#include "meshbus/result.h"
 
 namespace [[gnu::visibility("default")]] meshbus {
 
@@ -16,6 +20,11 @@ namespace [[gnu::visibility("default")]] meshbus {
 ///     auto tensor = std::make_shared<const std::vector<float>>(...);  // memory of one's own
 ///     SharedBody view({reinterpret_cast<const char*>(tensor->data()), tensor->size() *
 ///     sizeof(float)}, tensor);
+///
+/// Procs on one host read a body above 1 MiB where its sender put it. It has to lie in sealed
+/// memory for that: make() and copy() put it there, and send() copies any other body there first.
+///
+///     auto weights = SharedBody::make(bytes, [&](char* at) { read_into(at, bytes); });
 ///
 /// Nobody may change the bytes while anybody has a share. The last one is given up on any thread,
 /// the library's own included (so giving it up must not wait), when they have left this process or
@@ -32,15 +41,28 @@ class SharedBody {
     const std::string_view view = *owner;
     return {view, std::move(owner)};
   }
+  /// A body that `write` fills, in place, before anybody else sees it. Errors: io_error (no memory,
+  /// or no descriptor left).
+  static Result<SharedBody> make(std::size_t bytes, const std::function<void(char*)>& write);
+  /// A copy for large bodies: in sealed memory, or in plain memory when there is none.
+  static SharedBody copy(std::string_view bytes);
 
   /// What is sent.
   std::string_view bytes() const noexcept { return bytes_; }
   /// What keeps that alive; may be empty, for bytes that last as long as the process.
   const std::shared_ptr<const void>& owner() const noexcept { return owner_; }
 
+  /// The sealed memory that the body is all of, as long as owner() is alive; -1: it lies elsewhere.
+  int descriptor() const noexcept { return descriptor_; }
+
  private:
+  SharedBody(std::string_view bytes, std::shared_ptr<const void> owner, int descriptor);
+  /// Takes the descriptor.
+  static Result<SharedBody> of_sealed(int descriptor, std::size_t bytes);
+
   std::string_view bytes_;
   std::shared_ptr<const void> owner_;
+  int descriptor_ = -1;
 };
 
 }  // namespace meshbus

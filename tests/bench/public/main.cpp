@@ -34,6 +34,7 @@ constexpr std::uint32_t kEcho = 1;   // answers a call with its body
 constexpr std::uint32_t kCount = 2;  // counts messages
 constexpr std::uint32_t kAsk = 3;    // says how many there were
 constexpr std::uint32_t kEnd = 4;    // ends the proc
+constexpr std::uint32_t kPages = 5;  // counts messages, and reads a byte of each page
 constexpr std::chrono::seconds kAnswerLimit{60};
 
 template <typename T>
@@ -92,9 +93,22 @@ struct Task {
   std::string figures;  ///< Where rank 0 writes what it measured; empty: the launcher measures.
 };
 
+/// What rank 0 measures of large bodies.
+Figures measure_large(Proc& proc, const Task& task, const std::string& body) {
+  const auto ask = [&] { return must(proc.call(1, kAsk, "", kAnswerLimit)); };
+  if (task.what != "large-made")
+    return rate(
+        task.size, task.amount, [&] { must(proc.send(1, kPages, body, kAnswerLimit)); }, ask);
+  const auto made =
+      must(SharedBody::make(task.size, [&](char* at) { std::copy(body.begin(), body.end(), at); }));
+  return rate(
+      task.size, task.amount, [&] { must(proc.send(1, kPages, made, kAnswerLimit)); }, ask);
+}
+
 /// What rank 0 measures.
 Figures measure(Proc& proc, const Task& task) {
   const std::string body(task.size, 'x');
+  if (task.what.starts_with("large-")) return measure_large(proc, task, body);
   if (task.what == "proc-call")
     return round_trips(task.amount, [&] { must(proc.call(1, kEcho, body, kAnswerLimit)); });
   if (task.what != "proc-send") throw std::runtime_error("there is no way " + task.what);
@@ -113,6 +127,14 @@ ProcProgram proc_program(const Task& task) {
   ProcProgram program;
   program.on(kEcho, [](Proc&, const Incoming& call) { return std::string(call.body); });
   program.on(kCount, [](Proc&, const Incoming&) {
+    counted.fetch_add(1, std::memory_order_relaxed);
+    return std::string();
+  });
+  program.on(kPages, [](Proc&, const Incoming& message) {
+    std::uint64_t sum = 0;
+    for (std::size_t at = 0; at < message.body.size(); at += 4096)
+      sum += static_cast<unsigned char>(message.body[at]);
+    if (sum != (message.body.size() + 4095) / 4096 * 'x') std::abort();
     counted.fetch_add(1, std::memory_order_relaxed);
     return std::string();
   });
@@ -167,7 +189,8 @@ void launch(Task task) {
   const auto own = std::filesystem::read_symlink("/proc/self/exe");
   {
     auto context = must(Context::create());
-    auto hosts = must(HostMesh::process(context, must(Extent::parse("host=1")),
+    const std::string extent = task.what == "large-far" ? "host=2" : "host=1";
+    auto hosts = must(HostMesh::process(context, must(Extent::parse(extent)),
                                         {.program = (own.parent_path() / "meshbus").string()}));
     auto mesh = must(hosts.spawn_n("bench", is_launchers ? 1 : 2,
                                    {.kind = ProcKind::mesh,
@@ -185,7 +208,9 @@ void launch(Task task) {
 
 int main(int argc, char** argv) try {
   if (argc < 4)
-    throw std::runtime_error("proc-call|proc-send|context-call|context-send SIZE AMOUNT");
+    throw std::runtime_error(
+        "proc-call|proc-send|context-call|context-send|large-made|large-copied|"
+        "large-far SIZE AMOUNT");
   const Task task{argv[1], std::stoul(argv[2]), std::stoul(argv[3]), argc > 4 ? argv[4] : ""};
   const auto as_proc = bootstrap(proc_program(task));
   if (as_proc.error().code() != ErrorCode::not_exist) must(as_proc);

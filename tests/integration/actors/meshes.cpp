@@ -517,3 +517,29 @@ TEST_CASE("actors: a program ends with its actors stopped, whoever ends it") {
       wait_until([&] { return tally.known()[1].status.kind() == Status::Kind::failed; }, in_time));
   CHECK(tally.known()[0].status == Status::Kind::stopped);
 }
+
+TEST_CASE("actors: spec 9.2: what an actor sends keeps its order, large messages included") {
+  Actors actors("host=2", "gpu=2");
+  auto tally = actors.spawn("counter", "tally", "0");
+  const std::string size = std::to_string(3 * 1024 * 1024);
+  // Rank 0 sends to a rank of its host, rank 1 to one of the other.
+  CHECK(values(must(tally.call("send right", size, in_time))) == Texts(4, "sent"));
+  const std::string heard = "a " + size + " b " + size + " c ";
+  CHECK(wait_until(
+      [&] { return values(must(tally.call("notes", "", in_time))) == Texts(4, heard); }, in_time));
+  // What is too large is refused at once, and so is what would wait without a bound.
+  for (const auto& changed : must(actors.context.change_settings(
+           actors.procs->ref(), {{"message.limit", "5MiB"}}, in_time)))
+    REQUIRE(changed.has_value());
+  const auto refusals = [&](const std::string& bytes, const std::string& why) {
+    for (const auto& one : must(tally.call("send right", bytes, in_time))) {
+      REQUIRE_FALSE(one.has_value());
+      CAPTURE(one.error().to_string());
+      CHECK(one.error().to_string().find(why) != std::string::npos);
+    }
+  };
+  refusals(std::to_string(6 * 1024 * 1024),
+           "a body of 6291472 bytes; the limit is 5242880 (setting message.limit)");
+  must(actors.procs->stop());
+  must(actors.hosts.shutdown(in_time));
+}

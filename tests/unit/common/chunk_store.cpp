@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <memory>
+#include <optional>
 #include <string>
 
 using namespace std::chrono_literals;
@@ -31,9 +33,9 @@ TEST_CASE("chunk_store: a body is whole when its chunks came in order, and is ta
   CHECK(code_of(store.take(kSender, chunk(1, 6, 0))) == ErrorCode::not_exist);  // and is forgotten
   CHECK(store.add(kSender, chunk(2, 6, 0), "abc", kFirst).has_value());
   CHECK(store.add(kSender, chunk(2, 6, 3), "def", kFirst).has_value());
-  CHECK(*store.take(kSender, chunk(2, 6, 0)).value() == "abcdef");
+  CHECK(store.take(kSender, chunk(2, 6, 0)).value().body.bytes() == "abcdef");
   CHECK(code_of(store.take(kSender, chunk(2, 6, 0))) == ErrorCode::not_exist);
-  CHECK(*store.take(kOther, chunk(1, 3, 0)).value() == "xyz");
+  CHECK(store.take(kOther, chunk(1, 3, 0)).value().body.bytes() == "xyz");
   CHECK(store.count() == 0);
   CHECK(store.bytes() == 0);
 }
@@ -68,7 +70,7 @@ TEST_CASE("chunk_store: what senders announce is bounded, until what was taken i
   CHECK(code_of(store.add(kSender, chunk(2, 1, 0), "b", kFirst)) == ErrorCode::queue_full);
   CHECK(store.add(kOther, chunk(2, 90, 0), std::string(90, 'b'), kFirst).has_value());
   CHECK(code_of(store.add(kThird, chunk(1, 11, 0), "c", kFirst)) == ErrorCode::queue_full);
-  auto taken = store.take(kOther, chunk(2, 90, 0)).value();
+  std::optional taken = store.take(kOther, chunk(2, 90, 0)).value();
   CHECK(code_of(store.add(kThird, chunk(1, 11, 0), "c", kFirst)) == ErrorCode::queue_full);
   taken.reset();
   CHECK(store.add(kThird, chunk(1, 11, 0), "c", kFirst).has_value());
@@ -87,4 +89,42 @@ TEST_CASE("chunk_store: one sender has a bounded number of bodies here, and none
   CHECK(store.count() == ChunkStore::kMostOfOne + 1);
   store.expire(kFirst + ChunkStore::kIdle);
   CHECK(store.count() == 1);
+}
+
+TEST_CASE("chunk_store: room is reserved for a body that comes as shared memory, or in chunks") {
+  ChunkStore store(100);
+  const auto memory = std::make_shared<const std::string>("abcdef");
+  CHECK(code_of(store.check_reserved(kSender, 1, 6)) == ErrorCode::malformed_message);
+  REQUIRE(store.reserve(kSender, 1, 6, kFirst).has_value());
+  CHECK(store.bytes() == 6);
+  CHECK(code_of(store.reserve(kSender, 1, 6, kFirst)) == ErrorCode::malformed_message);
+  CHECK(code_of(store.reserve(kSender, 2, 0, kFirst)) == ErrorCode::malformed_message);
+  CHECK(code_of(store.reserve(kSender, 2, 101, kFirst)) == ErrorCode::too_large);
+  CHECK(code_of(store.reserve(kSender, 2, 95, kFirst)) == ErrorCode::queue_full);
+  CHECK(code_of(store.check_reserved(kSender, 1, 5)) == ErrorCode::malformed_message);
+  REQUIRE(store.check_reserved(kSender, 1, 6).has_value());
+  store.put(kSender, 1, std::shared_ptr<const void>(memory, memory->data()), kFirst);
+  CHECK(code_of(store.check_reserved(kSender, 1, 6)) == ErrorCode::malformed_message);
+  CHECK(memory.use_count() == 2);
+  {
+    const auto taken = store.take(kSender, chunk(1, 6, 0)).value();
+    CHECK(taken.body.bytes() == "abcdef");
+    CHECK(taken.text == nullptr);
+    CHECK(store.bytes() == 6);
+  }
+  CHECK(store.bytes() == 0);
+  CHECK(memory.use_count() == 1);
+  // It did not come: chunks go into the same room.
+  REQUIRE(store.reserve(kSender, 3, 3, kFirst).has_value());
+  CHECK(code_of(store.take(kSender, chunk(3, 3, 0))) == ErrorCode::not_exist);
+  REQUIRE(store.reserve(kSender, 4, 3, kFirst).has_value());
+  CHECK(store.add(kSender, chunk(4, 3, 0), "xyz", kFirst).has_value());
+  CHECK(store.bytes() == 3);
+  CHECK(store.take(kSender, chunk(4, 3, 0)).value().body.bytes() == "xyz");
+  // Nothing is added to what is mapped.
+  REQUIRE(store.reserve(kSender, 5, 6, kFirst).has_value());
+  store.put(kSender, 5, std::shared_ptr<const void>(memory, memory->data()), kFirst);
+  CHECK(code_of(store.add(kSender, chunk(5, 6, 0), "abc", kFirst)) == ErrorCode::malformed_message);
+  CHECK(memory.use_count() == 1);
+  CHECK(store.bytes() == 0);
 }

@@ -179,9 +179,10 @@ class ActorContext {
   /// About a child.
   std::optional<ActorId> parent() const;
 
-  /// Sends a message that nobody answers; also to itself. Never waits. Errors: too_large (1 MiB),
-  /// queue_full (too much waits to leave). What comes back (the mailbox there is full, no such
-  /// actor) is told by ProcProgram::on_undelivered.
+  /// Sends a message that nobody answers; also to itself. Never waits. A body above 1 MiB leaves
+  /// behind this call, and what this proc's actors send there next waits behind it. Errors:
+  /// too_large (message.limit), queue_full (too much waits to leave). What comes back (the mailbox
+  /// there is full, no such actor) is told by ProcProgram::on_undelivered.
   Result<void> send(const ActorId& to, const MessageType& type, std::string_view body);
   /// Asks an actor. Never waits: `then` is called with the answer like a handler, one at a time
   /// with all others; once, at the latest soon after the deadline, unless this actor has ended by

@@ -263,8 +263,8 @@ class Proc {
 
   /// Sends a message that nobody answers. Messages from here to one receiver arrive in the order in
   /// which they were sent. When more is waiting to leave than the queue holds (16 MiB or 16,384
-  /// messages), waits for room, `patience` at most. A body above 1 MiB travels in chunks: this
-  /// waits until the receiver has it, `patience` at most (then fate_unknown; would_block where
+  /// messages), waits for room, `patience` at most. A body above 1 MiB goes before its message:
+  /// this waits until the receiver has it, `patience` at most (then fate_unknown; would_block where
   /// call() says it). Errors: out_of_range, too_large, queue_full, refused. What happens to the
   /// message later is told by ProcProgram::on_undelivered.
   Result<void> send(std::uint64_t rank, std::uint32_t port, std::string_view body,
@@ -281,9 +281,9 @@ class Proc {
   /// `proc.cast(*proc.mesh().at("host", 0), 1, "hello")`. One message leaves here; brokers make the
   /// copies, one for each host and there one for each rank. A cast and a message of send() arrive
   /// in the order in which they were sent; each rank learns its place in the view
-  /// (Incoming::point). A body above 960 KiB travels in chunks, as with send(): this waits until
-  /// all ranks have it or have failed. Errors: as send(), for all of it. What does not reach a rank
-  /// is told by ProcProgram::on_undelivered, rank by rank.
+  /// (Incoming::point). A body above 960 KiB goes before its message, as with send(): this waits
+  /// until all ranks have it or have failed. Errors: as send(), for all of it. What does not reach
+  /// a rank is told by ProcProgram::on_undelivered, rank by rank.
   Result<void> cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
                     std::chrono::milliseconds patience = std::chrono::seconds(10));
   /// Asks every rank of a view and waits for all answers, by ordinal: each is an answer or an error

@@ -1,0 +1,92 @@
+#include "common/base/sealed_memory.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string>
+
+#include "common/base/os_error.h"
+
+namespace meshbus {
+namespace {
+
+constexpr int kSeals = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW;
+/// The kernel copies so much at a time, and may be interrupted in between.
+constexpr std::size_t kStep = 4 * 1024 * 1024;
+
+Error failed(const char* call) {
+  return {ErrorCode::io_error, os_error(call)};
+}
+
+Result<UniqueFd> make() {
+  UniqueFd memory(::memfd_create("meshbus-body", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!memory) return fail(failed("memfd_create"));
+  return memory;
+}
+
+Result<UniqueFd> seal(UniqueFd memory) {
+  if (::fcntl(memory.get(), F_ADD_SEALS, kSeals | F_SEAL_SEAL) != 0)
+    return fail(failed("seal memory"));
+  return memory;
+}
+
+}  // namespace
+
+Result<UniqueFd> SealedMemory::copy(Bytes bytes) {
+  auto memory = make();
+  if (!memory) return memory;
+  while (!bytes.empty()) {
+    const auto written =
+        ::write(memory->get(), bytes.data(), std::min<std::size_t>(bytes.size(), kStep));
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return fail(failed("write memory"));
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return seal(std::move(*memory));
+}
+
+Result<UniqueFd> SealedMemory::fill(std::size_t bytes, const std::function<void(char*)>& write) {
+  auto memory = make();
+  if (!memory) return memory;
+  if (::ftruncate(memory->get(), static_cast<off_t>(bytes)) != 0)
+    return fail(failed("size of memory"));
+  if (bytes > 0) {
+    // All pages at once: a fault for each takes several times as long.
+    void* const at =
+        ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, memory->get(), 0);
+    if (at == MAP_FAILED) return fail(failed("map memory"));
+    // Memory that somebody can still write into cannot be sealed.
+    auto unmap = [bytes](void* mapped) { ::munmap(mapped, bytes); };
+    const std::unique_ptr<void, decltype(unmap)> mapped(at, unmap);
+    write(static_cast<char*>(at));
+  }
+  return seal(std::move(*memory));
+}
+
+Result<std::shared_ptr<const void>> SealedMemory::map(int descriptor, std::size_t bytes) {
+  const int seals = ::fcntl(descriptor, F_GET_SEALS);
+  if (seals < 0 || (seals & kSeals) != kSeals)
+    return fail(ErrorCode::io_error, "a descriptor that is no sealed memory");
+  struct stat state {};
+  struct statfs system {};
+  // Huge pages can be sealed too, and may be missing when they are read.
+  if (::fstat(descriptor, &state) != 0 || ::fstatfs(descriptor, &system) != 0 ||
+      system.f_type != TMPFS_MAGIC)
+    return fail(ErrorCode::io_error, "a descriptor of another kind of memory");
+  if (bytes == 0 || state.st_size < 0 || static_cast<std::size_t>(state.st_size) != bytes)
+    return fail(ErrorCode::io_error, "memory of " + std::to_string(state.st_size) +
+                                         " bytes for a body of " + std::to_string(bytes));
+  // Private, because older kernels do not map sealed memory that is shared; the pages are the same.
+  void* const at = ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, descriptor, 0);
+  if (at == MAP_FAILED) return fail(failed("map memory"));
+  return std::shared_ptr<const void>(
+      at, [bytes](const void* mapped) { ::munmap(const_cast<void*>(mapped), bytes); });
+}
+
+}  // namespace meshbus

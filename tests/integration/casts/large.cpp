@@ -1,0 +1,69 @@
+// Casts of large bodies (spec 9.2): ranks of the sender's host map its memory, others get chunks.
+#include "common/bus/arrival.h"
+#include "tests/world/cast_mesh.h"
+
+using namespace std::chrono_literals;
+using namespace meshbus;
+using namespace meshbus::test;
+
+namespace {
+
+constexpr std::size_t kSize = 3 * 1024 * 1024 + 5;
+
+void set_limits(CastMesh& mesh) {
+  for (auto& proc : mesh.procs) proc->bus->set_body_limit(2 * kSize);
+  mesh.launcher->bus->set_body_limit(2 * kSize);
+}
+
+std::vector<std::uint64_t> mapped(const CastMesh& mesh) {
+  std::vector<std::uint64_t> counts;
+  for (const auto& proc : mesh.procs)
+    counts.push_back(proc == nullptr ? 0 : proc->bus->intake().mapped());
+  return counts;
+}
+
+}  // namespace
+
+TEST_CASE("large casts: one memory for all ranks of the host, chunks for the others") {
+  CastMesh mesh(2, 3);
+  set_limits(mesh);
+  const std::string text(kSize, 'b');
+  Arrival arrival;
+  mesh.launcher->bus->cast_large(mesh.plan(*mesh.ref), 1, SharedBody::copy(text), arrival);
+  REQUIRE(mesh.loop.until([&] { return mesh.received() == 6; }));
+  CHECK(arrival.wait(kSize, 0ms).has_value());
+  for (const auto& proc : mesh.procs) CHECK((proc->received[0].second == text));
+  CHECK(mapped(mesh) == std::vector<std::uint64_t>{1, 1, 1, 0, 0, 0});
+  CHECK(mesh.launcher->bus->large_under_way() == 0);
+  // Only one host, and only the other.
+  for (const std::uint64_t host : {0, 1}) {
+    Arrival one;
+    const auto view = mesh.ref->at("host", host).value();
+    mesh.launcher->bus->cast_large(mesh.plan(view), 1, SharedBody::copy(text), one);
+    REQUIRE(mesh.loop.until([&] { return mesh.received() == 9 + 3 * host; }));
+    CHECK(one.wait(kSize, 0ms).has_value());
+  }
+  CHECK(mapped(mesh) == std::vector<std::uint64_t>{2, 2, 2, 0, 0, 0});
+  mesh.check_all();
+}
+
+TEST_CASE("large casts: each rank answers, and one that is gone does not hold up the others") {
+  CastMesh mesh(2, 3);
+  set_limits(mesh);
+  mesh.procs[1].reset();
+  mesh.procs[5].reset();
+  const std::string text(kSize, 'b');
+  const auto answers = mesh.call(*mesh.ref, text);
+  REQUIRE(answers.size() == 6);
+  for (std::uint64_t rank = 0; rank < 6; ++rank) {
+    CAPTURE(rank);
+    if (rank == 1 || rank == 5) {
+      CHECK(answers.at(rank).error().code() == ErrorCode::no_such_proc);
+    } else {
+      CHECK((answers.at(rank).value() == "re: " + text));
+    }
+  }
+  CHECK(mapped(mesh) == std::vector<std::uint64_t>{1, 0, 1, 0, 0, 0});
+  CHECK(mesh.launcher->bus->intake().mapped() == 2);
+  mesh.check_all();
+}
