@@ -7,6 +7,7 @@
 #include "agent/host/hands/execs.h"
 #include "agent/host/liveness/liveness_monitor.h"
 #include "agent/host/output/log_streams.h"
+#include "agent/host/ownership/host_owner.h"
 #include "agent/host/procs/mesh_procs.h"
 #include "agent/host/replies/collections.h"
 #include "agent/host/services/hands_service.h"
@@ -68,6 +69,7 @@ struct HostAgent::Parts {
   Collections collections;
   UpdateFanout updates;
   LivenessMonitor liveness;
+  std::unique_ptr<HostOwner> owner;
   std::unique_ptr<OwnershipService> ownership;
   std::unique_ptr<LifecycleService> lifecycle;
   std::unique_ptr<HostFacts> facts;
@@ -100,6 +102,9 @@ HostAgent::Parts::Parts(HostAgent& agent, zmq::context_t& context, Options optio
                    .on_idle = [this](const ProcId& asker) { ownership->release(asker); }}),
       updates(procs->table(), publisher, waits, collections, *logs),
       liveness(bus, procs->table(), options.config, agent.host_text_) {
+  owner = std::make_unique<HostOwner>(agent.reactor_, procs->events(), procs->ledger(),
+                                      agent.host_text_,
+                                      [this](const std::string& why) { host->end(why); });
   ownership = std::make_unique<OwnershipService>(OwnershipService::Parts{.bus = bus,
                                                                          .procs = *procs,
                                                                          .checks = checks,
@@ -107,7 +112,8 @@ HostAgent::Parts::Parts(HostAgent& agent, zmq::context_t& context, Options optio
                                                                          .logs = *logs,
                                                                          .waits = waits,
                                                                          .collections = collections,
-                                                                         .execs = *execs},
+                                                                         .execs = *execs,
+                                                                         .host = *owner},
                                                  options.config.duration(keys::terminate_grace));
   lifecycle = std::make_unique<LifecycleService>(LifecycleService::Parts{.reactor = agent.reactor_,
                                                                          .bus = bus,
@@ -121,8 +127,9 @@ HostAgent::Parts::Parts(HostAgent& agent, zmq::context_t& context, Options optio
                                                          .containment = options.containment,
                                                          .incarnation = agent.incarnation_});
   host = std::make_unique<HostService>(
-      bus, *procs, checks, updates, *facts,
+      bus, *procs, checks, updates, *facts, *owner,
       HostService::Options{.in_flight = options.config.count(keys::terminate_in_flight),
+                           .grace = options.config.duration(keys::terminate_grace),
                            .on_shutdown = [&agent](bool ok) { agent.events_.on_shutdown(ok); }});
   state = std::make_unique<StateService>(StateService::Parts{.bus = bus,
                                                              .procs = *procs,
@@ -198,6 +205,7 @@ HostAgent::HostAgent(Reactor& reactor, zmq::context_t& context, Options options,
   turn_end_ = reactor_.add_turn_end([this] { on_turn_end(); });
   parts_ = std::make_unique<Parts>(*this, context, std::move(options));
   parts_->procs->take_over();
+  parts_->owner->take_over();
   parts_->liveness.add_live();
   parts_->ownership->watch_all();
   // Owners of procs that were taken over are told everything again.

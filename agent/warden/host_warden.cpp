@@ -12,12 +12,14 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 #include "agent/os/daemon_protection.h"
 #include "agent/os/process_table.h"
 #include "agent/os/sweep.h"
 #include "agent/warden/exit_codes.h"
 #include "agent/warden/ready_report.h"
+#include "common/base/lifeline_release.h"
 #include "common/base/os_error.h"
 #include "common/base/standard_streams.h"
 
@@ -178,8 +180,11 @@ void Warden::on_signals() {
 }
 
 void Warden::on_launcher() {
-  std::array<char, 256> ignored;
-  const ssize_t got = ::read(launcher_.get(), ignored.data(), ignored.size());
+  std::array<char, 256> said{};
+  const ssize_t got = ::read(launcher_.get(), said.data(), said.size());
+  // The launcher has handed this host to another owner, whose lease counts from now on.
+  if (got > 0 && std::string_view(said.data(), static_cast<std::size_t>(got)) == kLifelineRelease)
+    return launcher_.reset();
   if (got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR))) return;
   launcher_.reset();
   const auto grace = std::min(options_.grace, EndSequence::kLostLauncherGrace);

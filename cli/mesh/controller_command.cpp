@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <iomanip>
 #include <iostream>
+#include <optional>
+#include <thread>
 
 #include "cli/support/choose_mesh.h"
 #include "cli/support/command.h"
@@ -17,8 +19,12 @@
 #include "cli/support/text_error.h"
 #include "client/src/context/connection.h"
 #include "client/src/context/context_core.h"
+#include "client/src/host_mesh/host_mesh_impl.h"
+#include "client/src/proc_mesh/owner_survey.h"
 #include "client/src/proc_mesh/proc_mesh_impl.h"
+#include "common/address/host_resource.h"
 #include "meshbus/status.h"
+#include "wire/bootstrap_generated.h"
 #include "wire/supervision_generated.h"
 
 namespace meshbus::cli {
@@ -26,12 +32,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 struct ControllerArguments {
-  enum class Verb { list, show, handover };
+  enum class Verb { list, show, handover, own, stop };
   Verb verb = Verb::list;
   HostChoice hosts{.timeout = std::chrono::seconds(10)};
   /// show: empty = every mesh.
   std::string mesh;
-  /// handover: a host, or the ProcId of a controller. Empty: the first one that takes the mesh.
+  /// handover, own, stop: a host, or the ProcId of a controller. Empty: the first one that takes
+  /// the mesh or the hosts; for stop the only one.
   std::string to;
   bool waits = false;
   bool detach = false;
@@ -72,6 +79,7 @@ void print_json(const Controllers& controllers, bool with_meshes) {
                  {"late_polls", controller.late_polls},   {"subscribers", controller.subscribers},
                  {"unreachable", controller.unreachable}, {"owned", owned(controller)},
                  {"live_meshes", live(controller)}};
+    json["hosts"] = controller.hosts;
     json["meshes"] = with_meshes ? Json::array() : Json(controller.meshes.size());
     for (const auto& mesh : controller.meshes) {
       if (with_meshes) json["meshes"].push_back(mesh_json(*mesh));
@@ -86,8 +94,9 @@ void print_controller(const wire::ControllerStateT& controller) {
   std::cout << "controller " << controller.controller << "  watches " << live(controller)
             << (controller.more ? "+" : "") << " live meshes"
             << (ended == 0 ? "" : ", " + std::to_string(ended) + " ended") << ", answers for "
-            << owned(controller) << "; " << controller.subscribers << " subscribers, "
-            << controller.poll << " polls";
+            << owned(controller);
+  if (!controller.hosts.empty()) std::cout << " and for " << controller.hosts.size() << " hosts";
+  std::cout << "; " << controller.subscribers << " subscribers, " << controller.poll << " polls";
   if (controller.late_polls != 0) std::cout << ", " << controller.late_polls << " late";
   for (const auto& host : controller.unreachable) std::cout << "; " << host << " does not answer";
   std::cout << "\n";
@@ -133,28 +142,45 @@ int look(ReachedHosts& hosts, const ControllerArguments& arguments) {
   return 1;
 }
 
-/// By the one that answers for it; or, when nobody does, by ourselves.
+/// By the controllers that answer for it on its hosts: several, when a handover before was done on
+/// some of them only. What nobody answers for we give ourselves.
 Result<void> give(Context& context, const MeshReport& mesh, const ProcId& to,
                   const wire::OfferAcceptedT& accepted, bool detach,
                   std::chrono::milliseconds limit) {
-  const auto owner = ProcId::parse(mesh.owner);
   auto way = context.core()->find_connection(context.core(), to.host());
   if (!way) return fail(way.error());
-  if (owner && *owner == controller_of(owner->host())) {
+  const OwnerSurvey found(*way->get(), mesh.name, mesh.hosts,
+                          std::chrono::steady_clock::now() + limit / 3);
+  if (found.has_restarts() && !accepted.can_restart)
+    return fail(ErrorCode::refused,
+                "controller " + accepted.owner +
+                    " is of a release that restarts no ranks, and mesh " + mesh.name +
+                    " has a restart policy; start a newer meshbus-controller there");
+  bool is_given = found.ownerless().empty() && !found.owners().empty();
+  for (const auto& name : found.owners()) {
+    // What was done before needs no order.
+    if (name == accepted.owner && found.owners().size() > 1) continue;
+    const auto owner = ProcId::parse(name);
+    if (!owner || !(*owner == controller_of(owner->host()))) {
+      is_given = false;
+      continue;
+    }
     wire::HandOverT order;
     order.mesh = mesh.name;
     order.owner = accepted.owner;
     order.lease_ms = accepted.lease_ms;
     order.loss = detach ? wire::OwnerLoss::detach : wire::OwnerLoss::lapse;
     const auto answer = (*way)->ask(Destination::to(*owner), std::move(order), limit).get();
-    if (answer) return {};
+    if (answer) continue;
     // It is gone, or does not answer for the mesh any more, and perhaps nobody does: the hosts
     // know.
+    is_given = false;
     const auto code = answer.error().code();
     if (code != ErrorCode::not_exist && code != ErrorCode::no_such_proc &&
         code != ErrorCode::no_such_host)
-      return fail(answer.error().within("controller " + mesh.owner));
+      return fail(answer.error().within("controller " + name));
   }
+  if (is_given) return {};
   const HandoverOptions options{.detach = detach, .lease = {}, .deadline = limit};
   return hand_over(*context.core(), *way->get(), mesh.name, mesh.hosts, to, options,
                    [](const HostAddr&) { return true; });
@@ -199,12 +225,105 @@ int hand_over_mesh(ReachedHosts& hosts, const ControllerArguments& arguments) {
   return 0;
 }
 
+int own_hosts(ReachedHosts& hosts, const ControllerArguments& arguments) {
+  const auto refuse = [](const Error& error) {
+    complain(error.to_string());
+    return 1;
+  };
+  if (hosts.has_silent()) {
+    complain("not every host answers, so nothing is done");
+    return 1;
+  }
+  const auto all = hosts.all_hosts();
+  const auto accepted = choose_controller(hosts.context, all, std::string(kHostResource),
+                                          arguments.to, "", arguments.waits, hosts.left);
+  if (!accepted) return refuse(accepted.error());
+  const auto to = ProcId::parse(accepted->owner);
+  if (!to) return refuse(to.error());
+  const auto way = hosts.context.core()->find_connection(hosts.context.core(), to->host());
+  if (!way) return refuse(way.error());
+  const auto done = hand_hosts_over(
+      *way->get(), all, *to, {.detach = arguments.detach, .lease = {}, .deadline = hosts.left});
+  if (!done) return refuse(done.error());
+  if (arguments.hosts.json) {
+    Json list = Json::array();
+    for (const auto& host : all) list.push_back(host.to_string());
+    std::cout << dump({{"hosts", list}, {"controller", accepted->owner}}) << "\n";
+  } else {
+    std::cout << accepted->owner << " answers for " << all.size()
+              << (all.size() == 1 ? " host\n" : " hosts\n");
+  }
+  return 0;
+}
+
+/// A controller that ends is asked so often whether it is there.
+constexpr std::chrono::milliseconds kEndLook{100};
+
+/// Waits until that controller answers no more.
+bool wait_end(Connection& connection, const ProcId& controller, std::chrono::milliseconds limit) {
+  const auto end = std::chrono::steady_clock::now() + limit;
+  while (std::chrono::steady_clock::now() < end) {
+    const auto answer =
+        connection
+            .ask(Destination::to(controller), wire::ListMeshesT(), std::chrono::milliseconds(1000))
+            .get();
+    if (!answer && answer.error().code() != ErrorCode::timeout) return true;
+    std::this_thread::sleep_for(kEndLook);
+  }
+  return false;
+}
+
+int stop_controller(ReachedHosts& hosts, const ControllerArguments& arguments) {
+  const auto refuse = [](const Error& error) {
+    complain(error.to_string());
+    return 1;
+  };
+  std::optional<ProcId> controller;
+  if (!arguments.to.empty()) {
+    const auto host = HostAddr::parse(arguments.to);
+    const auto id = host ? Result<ProcId>(controller_of(*host)) : ProcId::parse(arguments.to);
+    if (!id) return refuse(id.error());
+    controller = *id;
+  } else {
+    const auto found = ask_controllers(hosts.context, hosts.answered(), {}, hosts.left);
+    if (found.size() != 1) {
+      complain(found.empty() ? "no controller answers at these hosts"
+                             : "several controllers answer at these hosts; say which one");
+      return 1;
+    }
+    const auto id = ProcId::parse(found.front().controller);
+    if (!id) return refuse(id.error());
+    controller = *id;
+  }
+  const auto way = hosts.context.core()->find_connection(hosts.context.core(), controller->host());
+  if (!way) return refuse(way.error());
+  wire::StopAndExitT stop;
+  stop.reason = "meshbus controller stop";
+  const auto answer =
+      way->get()->ask(Destination::to(*controller), std::move(stop), hosts.left).get();
+  if (!answer) return refuse(answer.error().within("controller " + controller->to_string()));
+  if (!wait_end(*way->get(), *controller, hosts.left)) {
+    complain("controller " + controller->to_string() + " ends, and has not ended yet");
+    return 1;
+  }
+  if (arguments.hosts.json) {
+    std::cout << dump({{"controller", controller->to_string()}, {"ended", true}}) << "\n";
+  } else {
+    std::cout << controller->to_string() << " has ended\n";
+  }
+  return 0;
+}
+
 int run(const ControllerArguments& arguments) {
   auto reached = reach_hosts(arguments.hosts);
   if (const int* code = std::get_if<int>(&reached)) return *code;
   auto& hosts = std::get<ReachedHosts>(reached);
-  return arguments.verb == ControllerArguments::Verb::handover ? hand_over_mesh(hosts, arguments)
-                                                               : look(hosts, arguments);
+  switch (arguments.verb) {
+    case ControllerArguments::Verb::handover: return hand_over_mesh(hosts, arguments);
+    case ControllerArguments::Verb::own: return own_hosts(hosts, arguments);
+    case ControllerArguments::Verb::stop: return stop_controller(hosts, arguments);
+    default: return look(hosts, arguments);
+  }
 }
 
 }  // namespace
@@ -213,7 +332,7 @@ void add_controller(CLI::App& app, Commands& commands) {
   using Verb = ControllerArguments::Verb;
   auto& verbs = commands.add_group(
       app, "controller",
-      {.meaning = "Show the controllers of hosts and their meshes; give a mesh to another one",
+      {.meaning = "Show the controllers of hosts and their meshes; give them meshes and hosts",
        .examples = {"controller list", "controller handover train --to tcp:node2:7420"}});
   const auto add_verb = [&](Verb verb, const std::string& name, const Help& help) {
     const auto arguments = std::make_shared<ControllerArguments>();
@@ -249,6 +368,26 @@ void add_controller(CLI::App& app, Commands& commands) {
       "Wait, at most for --timeout, for a controller that is not there yet or restarts");
   handover.add_flag("--detach", given.detach,
                     "Let the ranks live on when that controller is gone for good");
+  auto [stop, stopped] =
+      add_verb(Verb::stop, "stop",
+               {.meaning = "End a controller in order: its meshes are stopped, and its hosts end",
+                .examples = {"controller stop tcp:node1:7420 --timeout 1m"},
+                .exit_codes = "0; 1 no controller, several, or it has not ended in time"});
+  stop.add_option("CONTROLLER", stopped.to,
+                  "Host of the controller, or its ProcId; default: the only one at these hosts");
+  auto [own, owned] = add_verb(
+      Verb::own, "own",
+      {.meaning = "Give hosts to a controller: they end with it, and their procs with them",
+       .examples = {"controller own --hosts tcp:node1:7420,tcp:node2:7420"},
+       .exit_codes = "0; 1 no controller, a host that does not answer, or it was not done"});
+  own.add_option("--to", owned.to,
+                 "Host of the controller; default: the first of the hosts whose controller takes "
+                 "them")
+      ->type_name("ADDRESS");
+  own.add_flag("--wait-for-controller", owned.waits,
+               "Wait, at most for --timeout, for a controller that is not there yet or restarts");
+  own.add_flag("--detach", owned.detach,
+               "Let the hosts go on, without an owner, when that controller ends or is gone");
 }
 
 }  // namespace meshbus::cli

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
+#include "client/controller/host_update.h"
 #include "common/base/log.h"
 #include "common/security/keys.h"
 #include "wire/actors_generated.h"
+#include "wire/bootstrap_generated.h"
 #include "wire/bus_generated.h"
 #include "wire/supervision_generated.h"
 
@@ -38,7 +40,7 @@ HostAnswer to_answer(const Supervisor::Question& question, const Result<ControlM
   if (!answer) return fail(answer.error());
   if (question.kind == Kind::probe) {
     if (const auto* const state = answer->body_as<wire::HostState>())
-      return HostUpdate{state->incarnation(), state->live()};
+      return HostUpdate{state->incarnation(), state->live(), to_update(state->owner())};
   } else if (question.kind == Kind::list) {
     if (const auto* const list = answer->body_as<wire::MeshList>()) return to_update(*list);
   } else if (question.kind == Kind::stop || question.kind == Kind::renew ||
@@ -136,6 +138,7 @@ Dispatcher Controller::make_handlers() {
       .on<wire::GetState>(Role::observe, at_subscribers(&SubscriberService::on_get_state))
       .on<wire::ListMeshes>(Role::observe, at_subscribers(&SubscriberService::on_list_meshes))
       .on<wire::StopProcs>(Role::operate, std::bind_front(&Controller::on_stop_procs, this))
+      .on<wire::StopAndExit>(Role::operate, std::bind_front(&Controller::on_stop_and_exit, this))
       .on<wire::OfferMesh>(Role::operate,
                            std::bind_front(&HandoverService::on_offer_mesh, &handovers_))
       .on<wire::HandOver>(
@@ -323,6 +326,17 @@ void Controller::on_actor_event(const Request& request, const wire::ActorEvent& 
   const auto& from = request.envelope;
   act(supervisor_.actors_pushed(from.source_proc(), from.source_host(), from.source_incarnation(),
                                 to_update(event.actors()), reactor_.now()));
+}
+
+void Controller::on_stop_and_exit(const Request& request, const wire::StopAndExit& message) {
+  if (!events_.on_stop_asked)
+    return gateway_.bus()->refuse(
+        request, Error(ErrorCode::refused, "controller " + gateway_.self().to_string() +
+                                               " is part of another program, which ends it"));
+  gateway_.bus()->answer(request, wire::AckT());
+  auto reason = text_of(message.reason());
+  if (reason.size() > kTextLimit) reason.resize(kTextLimit);
+  events_.on_stop_asked(reason.empty() ? "somebody has stopped it" : reason);
 }
 
 void Controller::on_stop_procs(const Request& request, const wire::StopProcs& message) {

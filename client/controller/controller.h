@@ -62,6 +62,8 @@ class Controller {
     std::function<void(const std::vector<WatchEvent>&)> on_events;
     /// No broker will have this controller; final.
     std::function<void(const Error&)> on_refused;
+    /// An operator wants it to end in order, for that reason. Not set: that is refused.
+    std::function<void(const std::string& reason)> on_stop_asked = {};
   };
 
   Controller(Reactor& reactor, zmq::context_t& context, Options options, Events events);
@@ -95,6 +97,7 @@ class Controller {
 
   void on_state_changed(const Request& request, const wire::StateChanged& changed);
   void on_actor_event(const Request& request, const wire::ActorEvent& event);
+  void on_stop_and_exit(const Request& request, const wire::StopAndExit& message);
   void on_stop_procs(const Request& request, const wire::StopProcs& message);
 
   Reactor& reactor_;

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "common/address/host_resource.h"
 #include "common/base/log.h"
 #include "common/wire/control.h"
 #include "wire/bus_generated.h"
@@ -55,13 +56,31 @@ void HandoverService::check_end() {
   // Subscribers are to hear how the ranks ended, if that can be known at all.
   if (!all_ended_) all_ended_ = reactor_.now();
   if (!supervisor_.has_told_owned() && reactor_.now() - *all_ended_ < kLastReports) return;
+  if (!have_hosts_ended()) return;
   reactor_.cancel(std::exchange(end_timer_, 0));
   // Posted, because it may destroy the caller.
   reactor_.post([done = std::exchange(when_ended_, [] {})] { done(); });
 }
 
+bool HandoverService::have_hosts_ended() {
+  if (host_end_ != nullptr) return host_end_->is_done();
+  auto hosts = supervisor_.owned_hosts(/*that_end=*/true);
+  if (hosts.empty()) return true;
+  wire::ShutdownHostT order;
+  order.reason = last_order_.reason;
+  order.requester = last_order_.requester;
+  order.grace_ms = last_order_.grace_ms;
+  host_end_ =
+      std::make_shared<HostEnd>(gateway_, std::move(hosts), std::move(order),
+                                options_.grace + options_.answer_limit, [this] { check_end(); });
+  host_end_->begin();
+  // It may be done at once, and has said so.
+  return false;
+}
+
 void HandoverService::close() {
   is_closed_ = true;
+  if (host_end_ != nullptr) host_end_->cancel();
   reactor_.cancel(end_timer_);
 }
 
@@ -91,13 +110,57 @@ void HandoverService::on_offer_mesh(const Request& request, const wire::OfferMes
   accepted.owner = gateway_.self().to_string();
   accepted.lease_ms = static_cast<std::uint32_t>(options_.lease.count());
   accepted.can_restart = true;
+  accepted.can_own_hosts = true;
   gateway_.bus()->answer(request, std::move(accepted));
-  offered_[mesh] = reactor_.now();
+  // A host says itself when it is ours; one that is handed to us too late ends with its lease.
+  if (mesh != kHostResource) offered_[mesh] = reactor_.now();
+}
+
+void HandoverService::give_hosts(const Request& request, const wire::HandOver& message) {
+  const auto owned = supervisor_.owned_hosts();
+  std::vector<HostAddr> hosts;
+  for (flatbuffers::uoffset_t i = 0; message.hosts() != nullptr && i < message.hosts()->size();
+       ++i) {
+    const auto host = HostAddr::parse(message.hosts()->Get(i)->string_view());
+    if (!host) return gateway_.bus()->refuse(request, host.error().within("HandOver.hosts"));
+    if (std::find(owned.begin(), owned.end(), *host) != owned.end()) hosts.push_back(*host);
+  }
+  if (hosts.empty())
+    return gateway_.bus()->refuse(
+        request, Error(ErrorCode::not_exist, "controller " + gateway_.self().to_string() +
+                                                 " answers for none of these hosts"));
+  struct Asked {
+    std::size_t open = 0;
+    std::optional<Error> problem;
+  };
+  const auto asked = std::make_shared<Asked>(Asked{.open = hosts.size(), .problem = {}});
+  for (const auto& host : hosts) {
+    wire::HandOverT order;
+    message.UnPackTo(&order);
+    order.hosts.clear();
+    const OwnerUpdate owner{.owner = order.owner,
+                            .lease = std::chrono::milliseconds(order.lease_ms),
+                            .loss = order.loss};
+    gateway_.bus()->request(
+        Destination::to_agent(host), std::move(order), options_.answer_limit,
+        [this, request, asked, host, owner](const Result<ControlMessage>& answer) {
+          if (is_closed_) return;
+          if (answer) {
+            supervisor_.note_host_owner(host, owner);
+          } else if (!asked->problem) {
+            asked->problem = answer.error().within("host " + host.to_string());
+          }
+          if (--asked->open != 0) return;
+          if (asked->problem) return gateway_.bus()->refuse(request, *asked->problem);
+          gateway_.bus()->answer(request, wire::AckT());
+        });
+  }
 }
 
 void HandoverService::on_hand_over(const Request& request, const wire::HandOver& message,
                                    std::function<void(Supervisor::Actions)> on_done) {
   const auto name = message.mesh()->str();
+  if (name == kHostResource) return give_hosts(request, message);
   const auto* const mesh = supervisor_.find(name);
   if (mesh == nullptr || !supervisor_.is_owned(*mesh))
     return gateway_.bus()->refuse(

@@ -4,11 +4,13 @@
 #include <cstddef>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "client/controller/controller_gateway.h"
+#include "client/controller/host_end.h"
 #include "client/controller/supervisor.h"
 #include "common/bus/bus.h"
 #include "wire/forward.h"
@@ -53,6 +55,10 @@ class HandoverService {
   void close();
 
  private:
+  /// HandOver of hosts themselves.
+  void give_hosts(const Request& request, const wire::HandOver& message);
+  /// Ends the hosts that end with us. Whether that is done.
+  bool have_hosts_ended();
   bool is_ending() const noexcept { return end_timer_ != 0; }
 
   Reactor& reactor_;
@@ -64,6 +70,7 @@ class HandoverService {
   std::function<void()> when_ended_;
   std::optional<Reactor::Time> all_ended_;
   wire::StopProcsT last_order_;
+  std::shared_ptr<HostEnd> host_end_;
   Reactor::TimerId end_timer_ = 0;
   bool is_closed_ = false;
 };

@@ -50,9 +50,22 @@ std::optional<OwnerUpdate> to_update(const wire::Ownership* ownership) {
                      .loss = ownership->loss(),
                      .is_gone = ownership->gone(),
                      .may_restart = ownership->may_restart() && !ownership->gone()};
+  for (flatbuffers::uoffset_t i = 0;
+       ownership->stopped() != nullptr && i < ownership->stopped()->size(); ++i) {
+    const auto* const block = ownership->stopped()->Get(i);
+    update.stopped.push_back({block->begin(), block->end()});
+  }
   if (ownership->restarts() != nullptr)
     update.restarts = from_wire(*ownership->restarts(), ClockPair::now());
   return update;
+}
+
+std::optional<OwnerUpdate> to_update(const wire::HostOwner* owner) {
+  if (owner == nullptr) return std::nullopt;
+  return OwnerUpdate{.owner = owner->owner()->str(),
+                     .lease = std::chrono::milliseconds(owner->lease_ms()),
+                     .loss = owner->loss(),
+                     .is_gone = owner->gone()};
 }
 
 Result<MeshUpdate> to_update(const wire::MeshState& state) {

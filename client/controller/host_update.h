@@ -10,6 +10,7 @@
 
 #include "client/src/restart/restart_plan.h"
 #include "meshbus/address.h"
+#include "meshbus/rank_report.h"
 #include "meshbus/region.h"
 #include "meshbus/result.h"
 #include "wire/actors_generated.h"
@@ -27,6 +28,8 @@ struct OwnerUpdate {
   bool may_restart = false;  ///< When all ranks have ended, other incarnations may follow.
   /// What the owner, or one before, has left there.
   std::optional<RestartPlan> restarts = {};
+  /// Ranks there that somebody has stopped: they are not restarted.
+  RankSet stopped = {};
 };
 
 /// What an agent says about ranks of a mesh.
@@ -61,6 +64,8 @@ struct ListUpdate {
 struct HostUpdate {
   std::uint64_t incarnation = 0;  ///< The incarnation of its agent.
   std::uint64_t live = 0;         ///< Procs that have not ended.
+  /// Nothing: nobody owns it.
+  std::optional<OwnerUpdate> owner = {};
 };
 
 /// What a proc says of its actors: those that have changed; as an answer, all of one name, or none.
@@ -80,6 +85,7 @@ RankUpdate to_update(const flatbuffers::Vector<const wire::RankState*>* ranks,
                      const flatbuffers::Vector<const wire::RankTrouble*>* troubles,
                      const flatbuffers::Vector<flatbuffers::Offset<wire::StuckHandler>>* stuck);
 std::optional<OwnerUpdate> to_update(const wire::Ownership* ownership);
+std::optional<OwnerUpdate> to_update(const wire::HostOwner* owner);
 /// Errors: malformed_message.
 Result<MeshUpdate> to_update(const wire::MeshState& state);
 /// What cannot be read of it is left out.

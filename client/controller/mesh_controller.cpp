@@ -15,7 +15,10 @@ MeshController::Entry* MeshController::find(const HostAddr& host) {
 }
 
 void MeshController::take_head(const MeshUpdate& update) {
-  if (region() == nullptr) events_.set_region(std::make_shared<const Region>(update.region));
+  if (region() == nullptr) {
+    events_.set_region(std::make_shared<const Region>(update.region));
+    layout_.set(update.region.num_ranks(), update.hosts);
+  }
   for (const auto& host : update.hosts) {
     if (watched_->contains(host)) {
       parts_.try_emplace(host);
@@ -87,6 +90,23 @@ void MeshController::take_standing(const HostAddr& host, const RankUpdate& updat
   });
 }
 
+bool MeshController::lose_unheard(Time now) {
+  bool is_any = false;
+  for (auto& [host, part] : parts_) {
+    if (part.is_whole || !part.is_denied) continue;
+    for (const auto number : layout_.ranks_on(host)) {
+      if (ranks_.find(number) != nullptr) continue;
+      wire::RankState state;
+      state.mutate_rank(number);
+      state.mutate_state(wire::ProcState::ready);
+      ranks_.take(host, state);
+      is_any = true;
+    }
+    lose_all_but(host, {}, now);
+  }
+  return is_any;
+}
+
 void MeshController::lose_all_but(const HostAddr& host, const std::set<std::uint64_t>& those,
                                   Time now) {
   for (const auto number : ranks_.others_on(host, those, /*is_live=*/true)) {
@@ -113,6 +133,7 @@ void MeshController::take_whole(Entry& here, const RankUpdate& update, Time now)
   auto& [host, part] = here;
   part.is_listed = true;
   part.is_whole = true;
+  part.is_denied = false;
   part.absent_since.reset();
   take_all(here, update, now);
   take_standing(host, update);
@@ -130,6 +151,7 @@ MeshController::Actions MeshController::listed(const HostAddr& host, const MeshU
   auto& part = here->second;
   part.has_failed = false;
   part.is_listed = true;
+  part.is_denied = false;
   part.absent_since.reset();
   const auto& ranks = update.ranks_update;
   if (ranks.owner) owners_.take(here->first, *ranks.owner);
@@ -214,6 +236,7 @@ MeshController::Actions MeshController::answered(const Order& order, const HostA
     take_whole(*here, state->ranks_update, now);
   } else if (is_unknown) {
     part.is_listed = false;
+    part.is_denied = order.kind == Order::Kind::state && is_ours_ && part.is_asked_as_owner;
     part.stream.reopen();
     if (!part.absent_since) part.absent_since = now;
     lose_all_but(here->first, {}, now);
@@ -269,32 +292,44 @@ MeshController::Actions MeshController::own(bool is_ours, Time now) {
   is_ours_ = is_ours;
   if (is_ours) return settle(now);
   restarts_.reset();
-  for (auto& [host, part] : parts_) part.restarts = {};
+  for (auto& [host, part] : parts_) {
+    part.restarts = {};
+    part.stopped = {};
+    part.is_denied = false;
+  }
   return {};
 }
 
 RestartPlan MeshController::restart_plan(const HostAddr& host, Time now) const {
-  auto plan = restarts_ ? restarts_->plan(now) : owners_.restarts().value_or(RestartPlan());
-  if (plan.policy.gang != Gang::one) return plan;
-  std::erase_if(plan.used, [&](const RestartUsage& usage) {
-    const auto* const rank = ranks_.find(usage.rank);
-    return rank == nullptr || !(*rank->host == host);
+  const auto plan = restarts_ ? restarts_->plan(now) : owners_.restarts().value_or(RestartPlan());
+  return part_of(plan, [&](std::uint64_t number) {
+    const auto* const rank = ranks_.find(number);
+    return rank != nullptr && *rank->host == host;
   });
-  return plan;
 }
 
-void MeshController::adopt(Time now) {
+bool MeshController::knows_all_hosts() {
+  bool is_known = true;
+  for (auto& [host, part] : parts_) {
+    if (part.is_whole || part.is_denied) continue;
+    is_known = false;
+    // The list that does not have it may be older than the mesh.
+    if (part.absent_since) part.wants_state = true;
+  }
+  return is_known;
+}
+
+bool MeshController::adopt(Time now) {
   const auto plan = owners_.restarts();
-  if (!plan || plan->is_over || region() == nullptr || is_partial_ || ranks_.seen() == 0) return;
-  const bool is_known = std::all_of(parts_.begin(), parts_.end(), [](const auto& entry) {
-    return entry.second.is_whole || entry.second.absent_since.has_value();
-  });
-  if (!is_known) return;
+  if (!plan || plan->is_over || region() == nullptr || is_partial_ || ranks_.seen() == 0)
+    return false;
+  if (!knows_all_hosts()) return false;
+  if (lose_unheard(now)) return true;
   std::vector<WatchEvent> ends;
   std::map<std::uint64_t, std::uint64_t> live;
   for (const auto& [number, rank] : ranks_.all()) {
     // Its exit report says whether it is a consequence.
-    if (events_.queue().holds(number)) return;
+    if (events_.queue().holds(number)) return false;
     if (rank.is_live) {
       live.emplace(number, rank.state.restarts());
     } else {
@@ -305,13 +340,28 @@ void MeshController::adopt(Time now) {
   std::vector<RankReport> reports;
   for (const auto& end : ends) reports.push_back(to_rank_report(end));
   restarts_.emplace(*plan, region()->num_ranks(), std::hash<std::string>()(mesh()));
+  take_stops();
   carry_out(restarts_->begin(reports, live, now));
+  return false;
 }
 
-void MeshController::judge(const std::vector<WatchEvent>& events, std::size_t first, Time now) {
-  if (!is_ours_) return;
+void MeshController::take_stops() {
+  for (auto& [host, part] : parts_) {
+    const auto stopped = owners_.stopped_on(host);
+    if (stopped == part.stopped) continue;
+    part.stopped = stopped;
+    std::vector<std::uint64_t> ranks;
+    for (const auto number : layout_.ranks_on(host)) {
+      if (contains(stopped, number)) ranks.push_back(number);
+    }
+    if (!ranks.empty()) carry_out(restarts_->stop(to_rank_set(ranks)));
+  }
+}
+
+bool MeshController::judge(const std::vector<WatchEvent>& events, std::size_t first, Time now) {
+  if (!is_ours_) return false;
   if (!restarts_) {
-    adopt(now);
+    if (adopt(now)) return true;
   } else {
     for (auto at = first; at < events.size(); ++at) {
       const auto& event = events[at];
@@ -320,10 +370,11 @@ void MeshController::judge(const std::vector<WatchEvent>& events, std::size_t fi
     }
     carry_out(restarts_->turn(now));
   }
-  if (!restarts_) return;
-  // Somebody has stopped the mesh at its hosts.
+  if (!restarts_) return false;
+  // Somebody has stopped the mesh at its hosts, or some of its ranks.
   if (const auto plan = owners_.restarts(); plan && plan->is_over) carry_out(restarts_->stop({}));
-  if (!restarts_->is_over()) return;
+  take_stops();
+  if (!restarts_->is_over()) return false;
   for (auto& [host, part] : parts_) {
     if (owners_.may_restart_on(host)) {
       part.restarts.end();
@@ -331,6 +382,7 @@ void MeshController::judge(const std::vector<WatchEvent>& events, std::size_t fi
       part.restarts.on_ended();
     }
   }
+  return false;
 }
 
 void MeshController::carry_out(MeshRestarts::Outcome outcome) {
@@ -409,7 +461,10 @@ bool MeshController::wants(const Entry& here, Order::Kind kind) const {
   const auto& [host, part] = here;
   const bool is_live = ranks_.live_on(host) != 0;
   switch (kind) {
-    case Order::Kind::stop: return stop_.has_value() && part.stop.is_open() && is_live;
+    case Order::Kind::stop:
+      // A rank that waits for its next incarnation is stopped, too.
+      return stop_.has_value() && part.stop.is_open() &&
+             (is_live || (is_ours_ && owners_.may_restart_on(host)));
     case Order::Kind::stream:
       return part.stream.is_open() && part.is_listed &&
              (is_live || !part.is_whole || events_.queue().holds_any_of(host));
@@ -425,7 +480,10 @@ MeshController::Actions MeshController::settle(Time now) {
   Actions actions;
   settled_ = now;
   take_events(actions, now);
-  judge(actions.events, 0, now);
+  if (judge(actions.events, 0, now)) {
+    take_events(actions, now);
+    judge(actions.events, actions.events.size(), now);
+  }
   take_events(actions, now);
   if (restarts_) {
     // All of this goes out at once: an end that a restart follows is no failure of the mesh.
@@ -449,6 +507,7 @@ MeshController::Actions MeshController::settle(Time now) {
     }
     if (wants(here, Order::Kind::state)) {
       part.is_state_asked = true;
+      part.is_asked_as_owner = is_ours_;
       actions.orders.push_back({Order::Kind::state, host});
     }
   }

@@ -17,6 +17,7 @@
 #include "client/controller/ownership_book.h"
 #include "client/controller/question_state.h"
 #include "client/controller/rank_book.h"
+#include "client/controller/rank_layout.h"
 #include "client/controller/trouble_book.h"
 #include "meshbus/rank_report.h"
 #include "meshbus/status_mesh.h"
@@ -141,8 +142,14 @@ class MeshController {
     std::string problem;
     /// query_failed was reported.
     bool has_failed = false;
+    /// Asked when we answered for the mesh already, it says that it does not know it.
+    bool is_denied = false;
+    /// We answered for the mesh when `is_state_asked` began.
+    bool is_asked_as_owner = false;
     /// What there is to order because ranks are restarted.
     HostRestarts restarts;
+    /// Ranks there that somebody has stopped, as far as that was taken into account.
+    RankSet stopped = {};
   };
   using Parts = std::map<HostAddr, Part>;
   using Entry = Parts::value_type;
@@ -164,10 +171,18 @@ class MeshController {
   /// Queues the present state of that rank.
   void tell(std::uint64_t rank, Time now);
   bool is_over(Time now) const;
-  /// Begins to carry the restart policy out once the ranks of all hosts are known.
-  void adopt(Time now);
-  /// Takes what was told since the last time into account.
-  void judge(const std::vector<WatchEvent>& events, std::size_t first, Time now);
+  /// Begins to carry the restart policy out once the ranks of all hosts are known. Returns whether
+  /// there are ends to tell first.
+  bool adopt(Time now);
+  /// Whether the ranks of all hosts are known; asks for what is missing.
+  bool knows_all_hosts();
+  /// The hosts that deny a mesh of which nothing was heard there were started again: its ranks
+  /// there are lost. Returns whether there are some that were not told.
+  bool lose_unheard(Time now);
+  /// Ranks that somebody has stopped at their hosts are not restarted.
+  void take_stops();
+  /// Takes what was told since the last time into account. As adopt().
+  bool judge(const std::vector<WatchEvent>& events, std::size_t first, Time now);
   void carry_out(MeshRestarts::Outcome outcome);
   bool has_failed() const;
   void add_restart_orders(Entry& here, Actions& actions, Time now);
@@ -185,6 +200,7 @@ class MeshController {
   RankBook ranks_;
   TroubleBook troubles_;
   OwnershipBook owners_;
+  RankLayout layout_;
   Time settled_{};
   std::optional<wire::StopProcsT> stop_;
   bool is_ours_ = false;

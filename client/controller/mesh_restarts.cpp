@@ -105,7 +105,10 @@ void MeshRestarts::take(Outcome& outcome, Restarter::Actions actions) {
     const bool is_told = std::find(actions.exhausted.begin(), actions.exhausted.end(), rank) !=
                          actions.exhausted.end();
     const auto end = ended_.find(rank);
-    if (is_told || end == ended_.end() || end->second.consequence) continue;
+    if (is_told || end == ended_.end()) continue;
+    // A gang ends once.
+    const bool is_lost = end->second.cause == Cause::host_lost;
+    if (is_lost ? gang_stop_.has_value() : end->second.consequence) continue;
     if (const auto why = why_hopeless(end->second); !why.empty())
       give_up(outcome, rank, std::string(why));
   }
@@ -138,15 +141,20 @@ MeshRestarts::Outcome MeshRestarts::begin(const std::vector<RankReport>& ended,
     live_.erase(end.rank);
     ended_.insert_or_assign(end.rank, end);
   }
-  std::vector<std::uint64_t> half_done;
+  std::vector<RankReport> half_done;
+  std::vector<std::uint64_t> stopped;
   for (const auto& end : ended) {
-    if (is_half_done(end, live)) half_done.push_back(end.rank);
-  }
-  for (const auto& end : ended) {
-    if (std::find(half_done.begin(), half_done.end(), end.rank) != half_done.end()) continue;
+    // An owner of an older release has not told what it had begun.
+    if (!restarter_.knows_begun() && is_half_done(end, live)) {
+      half_done.push_back(end);
+      continue;
+    }
+    const bool was_stopped = restarter_.is_stopped(end.rank);
     take(outcome, restarter_.on_end(end, now));
     restarter_.on_over(end.rank);
+    if (was_stopped && restarter_.counts(end)) stopped.push_back(end.rank);
   }
+  tell_stopped(outcome, std::move(stopped));
   take(outcome, restarter_.resume(half_done, now));
   take(outcome, restarter_.turn(now));
   return outcome;
@@ -201,8 +209,30 @@ MeshRestarts::Outcome MeshRestarts::on_refused(std::uint64_t rank, const std::st
   return outcome;
 }
 
+void MeshRestarts::tell_stopped(Outcome& outcome, std::vector<std::uint64_t> ranks) {
+  // The end of the whole mesh says it all.
+  if (ranks.empty() || is_stopped_) return;
+  std::sort(ranks.begin(), ranks.end());
+  const bool is_one = ranks.size() == 1;
+  given_up_.push_back({.is_given_up = true,
+                       .cause = ranks.front(),
+                       .ranks = to_rank_set(ranks),
+                       .words = ranks_of(ranks) + (is_one ? " is" : " are") +
+                                " not restarted: somebody has stopped " +
+                                (is_one ? "it" : "them")});
+  outcome.notices.push_back(given_up_.back());
+}
+
 MeshRestarts::Outcome MeshRestarts::stop(const RankSet& ranks) {
   Outcome outcome;
+  std::vector<std::uint64_t> waiting;
+  for (const auto& [rank, end] : ended_) {
+    if (contains(ranks, rank) && is_waiting(rank)) waiting.push_back(rank);
+  }
+  for (const auto& [rank, restarts] : starting_) {
+    if (contains(ranks, rank)) waiting.push_back(rank);
+  }
+  tell_stopped(outcome, std::move(waiting));
   (void)restarter_.stop(ranks);
   is_stopped_ = is_stopped_ || ranks.empty();
   for (auto at = starting_.begin(); at != starting_.end();) {

@@ -58,7 +58,7 @@ class MeshRestarts {
   Outcome on_live(std::uint64_t rank, std::uint64_t restarts);
   /// The host cannot restart the rank.
   Outcome on_refused(std::uint64_t rank, const std::string& why, Time now);
-  /// These ranks (empty = all) begin no other incarnation.
+  /// These ranks (empty = all) begin no other incarnation. Of those that wait for one it is told.
   Outcome stop(const RankSet& ranks);
   Outcome turn(Time now);
   std::optional<Time> next_due() const { return restarter_.next_due(); }
@@ -79,6 +79,8 @@ class MeshRestarts {
                     const std::map<std::uint64_t, std::uint64_t>& live) const;
   void take(Outcome& outcome, Restarter::Actions actions);
   void give_up(Outcome& outcome, std::uint64_t rank, const std::string& why);
+  /// Somebody has stopped these ranks, which would have begun another incarnation.
+  void tell_stopped(Outcome& outcome, std::vector<std::uint64_t> ranks);
   std::string budget_words() const;
 
   Restarter restarter_;

@@ -1,10 +1,42 @@
 #include "client/controller/owned_meshes.h"
 
+#include "common/address/host_resource.h"
+
 namespace meshbus {
+
+bool OwnedMeshes::note_host(const HostAddr& host, const std::optional<OwnerUpdate>& owner) {
+  if (!owner) return host_owners_.erase(host) != 0;
+  const auto [known, is_new] = host_owners_.try_emplace(host, *owner);
+  const auto& before = known->second;
+  const bool is_same = before.owner == owner->owner && before.lease == owner->lease &&
+                       before.loss == owner->loss && before.is_gone == owner->is_gone;
+  if (!is_new && is_same) return false;
+  known->second = *owner;
+  return true;
+}
+
+bool OwnedMeshes::is_ours(const HostAddr& host) const {
+  const auto found = host_owners_.find(host);
+  return found != host_owners_.end() && is_ours(found->second);
+}
+
+std::vector<HostAddr> OwnedMeshes::hosts(bool that_end) const {
+  std::vector<HostAddr> list;
+  for (const auto& [host, owner] : host_owners_) {
+    if (is_ours(owner) && !(that_end && owner.loss == wire::OwnerLoss::detach))
+      list.push_back(host);
+  }
+  return list;
+}
 
 void OwnedMeshes::note_leases(const Meshes& meshes, const std::vector<HostAddr>& hosts) {
   if (names_.empty()) return;
-  std::erase_if(held_, [&](const auto& name) { return !meshes.contains(name); });
+  std::erase_if(held_, [&](const auto& name) {
+    const auto mesh = meshes.find(name);
+    if (mesh == meshes.end()) return true;
+    // The handover that had failed is done on all hosts after all.
+    return !paused_.contains(name) && !mesh->second.owners().names_any_of(names_);
+  });
   std::map<HostAddr, std::map<std::string, std::chrono::milliseconds>> leases;
   for (const auto& [name, mesh] : meshes) {
     if (!contains(mesh)) continue;
@@ -13,6 +45,9 @@ void OwnedMeshes::note_leases(const Meshes& meshes, const std::vector<HostAddr>&
       const bool is_needed = mesh.live_on(host) != 0 || mesh.owners().may_restart_on(host);
       if (lease.count() > 0 && is_needed) leases[host].emplace(name, lease);
     }
+  }
+  for (const auto& [host, owner] : host_owners_) {
+    if (is_ours(owner) && owner.lease.count() > 0) leases[host].emplace(kHostResource, owner.lease);
   }
   for (const auto& host : hosts) hosts_[host].leases.set(leases[host]);
 }

@@ -44,7 +44,13 @@ class OwnedMeshes {
     return !paused_.contains(mesh.mesh()) && mesh.owners().is_owned_by(names_);
   }
 
-  /// Takes the leases of our meshes from what their hosts say.
+  /// The owner of that host itself, as it says. Returns whether that is new.
+  bool note_host(const HostAddr& host, const std::optional<OwnerUpdate>& owner);
+  /// The hosts that are ours; `that_end`: those of them that end with us.
+  std::vector<HostAddr> hosts(bool that_end) const;
+  bool is_ours(const HostAddr& host) const;
+
+  /// Takes the leases of our meshes, and of the hosts that are ours, from what their hosts say.
   void note_leases(const Meshes& meshes, const std::vector<HostAddr>& hosts);
   /// The meshes whose leases are to be renewed now on that host; they count as asked. Empty: none,
   /// or the question before is not answered yet.
@@ -62,7 +68,12 @@ class OwnedMeshes {
     LeaseBook leases;
     bool is_renewing = false;
   };
+  bool is_ours(const OwnerUpdate& owner) const {
+    return !owner.is_gone && names_.contains(owner.owner);
+  }
+
   std::set<std::string> names_;
+  std::map<HostAddr, OwnerUpdate> host_owners_;
   std::set<std::string, std::less<>> held_;
   /// Those of them that are being handed over at the moment.
   std::set<std::string, std::less<>> paused_;

@@ -26,6 +26,12 @@ class OwnershipBook {
       return !entry.second.is_gone && names.contains(entry.second.owner);
     });
   }
+  /// Whether some host says that one of these names answers for it.
+  bool names_any_of(const std::set<std::string>& names) const {
+    return std::any_of(owners_.begin(), owners_.end(), [&](const auto& entry) {
+      return !entry.second.is_gone && names.contains(entry.second.owner);
+    });
+  }
   /// Whether some host says that nobody answers for it any more.
   bool is_abandoned() const {
     return std::any_of(owners_.begin(), owners_.end(),
@@ -48,6 +54,11 @@ class OwnershipBook {
       }
     }
     return plan;
+  }
+  /// Ranks there that somebody has stopped, as that host says.
+  RankSet stopped_on(const HostAddr& host) const {
+    const auto found = owners_.find(host);
+    return found == owners_.end() ? RankSet() : found->second.stopped;
   }
   /// As that host says; 0 = none.
   std::chrono::milliseconds lease_on(const HostAddr& host) const {

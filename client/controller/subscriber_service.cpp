@@ -204,6 +204,7 @@ wire::ControllerStateT SubscriberService::make_state() const {
   state.late_polls = supervisor_.late_polls();
   state.subscribers = subscriptions_.count({});
   state.unreachable = to_texts(supervisor_.unreachable());
+  state.hosts = to_texts(supervisor_.owned_hosts());
   return state;
 }
 

@@ -128,6 +128,10 @@ void Supervisor::note_leases() {
   owned_.note_leases(meshes_, hosts);
 }
 
+void Supervisor::note_host_owner(const HostAddr& host, const std::optional<OwnerUpdate>& owner) {
+  if (owned_.note_host(host, owner)) note_leases();
+}
+
 void Supervisor::renew_all(Actions& actions, Time now) {
   for (const auto& [address, host] : hosts_) {
     if (!may_renew(host)) continue;
@@ -379,6 +383,7 @@ void Supervisor::on_probe(Actions& actions, const HostAddr& address, Host& host,
   }
   const auto* const update = std::get_if<HostUpdate>(&*answer);
   if (update == nullptr) return;
+  note_host_owner(address, update->owner);
   // Something began or ended there of which nothing was heard: not known until the next poll
   // otherwise.
   bool is_new = update->live != live_on(address) + host.others;

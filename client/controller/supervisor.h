@@ -78,6 +78,10 @@ class Supervisor {
   void let_go(const std::string& mesh);
   /// The handover has failed somewhere, and is not under way any more.
   Actions resume(const std::string& mesh, Time now);
+  /// The hosts that are ours; `that_end`: those of them that end with this controller.
+  std::vector<HostAddr> owned_hosts(bool that_end = false) const { return owned_.hosts(that_end); }
+  /// The owner of that host, as it says, or as it was told.
+  void note_host_owner(const HostAddr& host, const std::optional<OwnerUpdate>& owner);
   /// So many of our meshes have live ranks.
   std::size_t live_owned() const;
   /// Whether all events of our meshes have gone out: the last ends, their exit reports, and the

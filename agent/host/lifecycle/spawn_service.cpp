@@ -120,7 +120,7 @@ Result<SpawnService::Spawned> SpawnService::restart(Mesh& mesh, const std::vecto
       if (known == nullptr)
         return fail(ErrorCode::not_exist, "host " + options_.host + " knows nothing of rank " +
                                               std::to_string(rank) + " of " + mesh.name);
-      if (known->state.restarts() >= restarts) continue;
+      if (known->state.restarts() >= restarts || mesh.ownership.is_stopped(rank)) continue;
       if (auto over = check_over(*known); !over) return fail(over.error());
       auto& blocks = by_host_index[known->host_index];
       if (!blocks.empty() && blocks.back().end == rank) {
@@ -197,8 +197,14 @@ Result<std::string> SpawnService::find_log_directory(const std::string& mesh) co
 }
 
 Result<void> SpawnService::check_known(const Mesh& mesh, const MeshSpec& spec) const {
-  // An order to restart ranks names the owner at the address that it had at first.
-  const auto& first = mesh.ownership.handed_by().empty() ? mesh.spec.owner : mesh.ownership.owner();
+  // An order to restart ranks names the owner at the address that it had at first. As long as a
+  // handover may not be done on all hosts, the owner before restarts them.
+  const auto& ownership = mesh.ownership;
+  const auto before = ProcId::parse(ownership.handed_by());
+  const bool is_before =
+      ownership.is_unconfirmed() && before && spec.owner.name() == before->name();
+  const auto& later = ownership.handed_by().empty() ? mesh.spec.owner : ownership.owner();
+  const auto& first = is_before ? spec.owner : later;
   if (const auto field = find_difference(mesh.spec, spec, first))
     return fail(ErrorCode::refused, "mesh " + mesh.name + " exists with another " +
                                         std::string(*field) + "; use another name, or the same " +
@@ -268,6 +274,7 @@ Result<std::vector<std::uint64_t>> SpawnService::find_fresh_ranks(const MeshSpec
         return fail(ErrorCode::refused, "rank " + std::to_string(rank) + " of " + mesh->name +
                                             " exists with another host_index");
       if (known != nullptr && known->state.restarts() >= spec.restarts) continue;
+      if (known != nullptr && mesh->ownership.is_stopped(rank)) continue;
       if (known != nullptr) {
         if (auto over = check_over(*known); !over) return fail(over.error());
       }

@@ -1,5 +1,6 @@
 #include "agent/host/model/mesh_ownership.h"
 
+#include <cstdint>
 #include <utility>
 
 namespace meshbus::host {
@@ -43,6 +44,7 @@ Result<bool> MeshOwnership::hand_over(const std::string& mesh, const ProcId& own
                                         "hand it over");
   const bool is_other = is_detached() || owner != owner_;
   if (is_other) {
+    is_unconfirmed_ = !is_gone_;
     handed_by_ = owner_.to_string();
     owner_ = owner;
     key_ = owner.key();
@@ -65,6 +67,34 @@ bool MeshOwnership::end_restarts() noexcept {
   is_stopped_ = true;
   if (restarts_) restarts_->over = true;
   return could_restart && !may_restart();
+}
+
+bool MeshOwnership::stop_rank(std::uint64_t rank) {
+  return may_restart() && stopped_.insert(rank).second;
+}
+
+std::vector<wire::RankInterval> MeshOwnership::stopped() const {
+  // The whole mesh: this host does not know how many ranks others have.
+  if (is_stopped_) return {{0, UINT64_MAX}};
+  std::vector<wire::RankInterval> ranks;
+  for (const auto rank : stopped_) {
+    if (!ranks.empty() && ranks.back().end() == rank) {
+      ranks.back().mutate_end(rank + 1);
+    } else {
+      ranks.emplace_back(rank, rank + 1);
+    }
+  }
+  return ranks;
+}
+
+void MeshOwnership::restore_stopped(const std::vector<wire::RankInterval>& ranks) {
+  for (const auto& block : ranks) {
+    if (block.end() == UINT64_MAX) {
+      (void)end_restarts();
+      return;
+    }
+    for (auto rank = block.begin(); rank < block.end(); ++rank) stopped_.insert(rank);
+  }
 }
 
 bool MeshOwnership::move_to(const ProcId& owner, std::uint64_t incarnation) {

@@ -3,8 +3,10 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "agent/host/model/lease.h"
 #include "meshbus/address.h"
@@ -16,6 +18,8 @@ namespace meshbus::host {
 
 /// The owner of a mesh, its lease, and what the owner has left for the one that follows it (spec
 /// 5.4, docs/decisions/0051-restarts-go-with-the-mesh.md). Pure: the time is an argument.
+///
+/// Large because: each fact that the ledger keeps is told and restored by functions of its own.
 class MeshOwnership {
  public:
   using Time = Lease::Time;
@@ -34,7 +38,7 @@ class MeshOwnership {
   /// Whether ranks that have ended may still be restarted.
   bool may_restart() const noexcept {
     const bool has_plan = restarts_ && !restarts_->over;
-    return !is_gone_ && (handed_by_.empty() ? may_restart_ : has_plan);
+    return !is_gone_ && !is_stopped_ && (handed_by_.empty() ? may_restart_ : has_plan);
   }
   /// The restart policy that the owner has left here, and what was used of it.
   const std::optional<wire::RestartPlanT>& restarts() const noexcept { return restarts_; }
@@ -42,10 +46,22 @@ class MeshOwnership {
   void keep_restarts(wire::RestartPlanT plan);
   /// The whole mesh is stopped: a plan is over from now on. Returns whether may_restart() ends so.
   bool end_restarts() noexcept;
+  /// Somebody stops that rank: it is not restarted. Returns whether it could have been.
+  bool stop_rank(std::uint64_t rank);
+  /// Whether no other incarnation of that rank may begin.
+  bool is_stopped(std::uint64_t rank) const { return is_stopped_ || stopped_.contains(rank); }
+  /// Those ranks, for messages.
+  std::vector<wire::RankInterval> stopped() const;
+  void restore_stopped(const std::vector<wire::RankInterval>& ranks);
   wire::OwnerLoss loss() const noexcept { return loss_; }
   const Lease& lease() const noexcept { return lease_; }
   /// The owner before this one; empty: the owner is the one of the request.
   const std::string& handed_by() const noexcept { return handed_by_; }
+  /// The mesh was handed over, and the new owner has not renewed the lease yet: the handover may
+  /// not be done on all hosts, so the owner before still restarts ranks.
+  bool is_unconfirmed() const noexcept { return is_unconfirmed_; }
+  /// The owner has renewed the lease or restarted a rank.
+  void confirm() noexcept { is_unconfirmed_ = false; }
   /// The incarnation of the owner; 0 = not known.
   std::uint64_t incarnation() const noexcept { return incarnation_; }
   /// The first owner has another address than at first, or there is another owner.
@@ -91,7 +107,10 @@ class MeshOwnership {
   std::string handed_by_;
   std::optional<wire::RestartPlanT> restarts_;
   bool may_restart_;
+  bool is_unconfirmed_ = false;
   bool is_stopped_ = false;
+  /// Ranks of this host that were stopped, as far as they could be restarted.
+  std::set<std::uint64_t> stopped_;
   std::uint64_t incarnation_ = 0;
   bool has_moved_ = false;
   bool is_gone_ = false;

@@ -135,6 +135,7 @@ void ProcTable::touch(Proc& proc) {
 }
 
 void ProcTable::touch(Mesh& mesh) {
+  may_forget_meshes_ = true;
   if (!std::exchange(mesh.is_touched, true)) touched_.meshes.push_back(&mesh);
 }
 
@@ -196,6 +197,8 @@ void ProcTable::forget_old(Reactor::Time now, const std::function<void(Mesh&)>& 
   std::erase_if(meshes_, [&](const auto& entry) {
     Mesh& mesh = *entry.second;
     if (mesh.live > 0 || mesh.remembered > 0) return false;
+    // Its owner may still restart ranks here, whose states it then asks for. (The lease bounds it.)
+    if (!mesh.ownership.handed_by().empty() && mesh.ownership.may_restart()) return false;
     for (const auto& [rank, proc] : mesh.procs) {
       if (proc->is_over()) continue;
       may_forget_meshes_ = true;  // its descendants are still being ended: look again

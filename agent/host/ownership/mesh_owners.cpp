@@ -81,6 +81,14 @@ void MeshOwners::end_restarts(Mesh& mesh) {
   publish(mesh);
 }
 
+void MeshOwners::stop_ranks(Mesh& mesh, const std::vector<std::uint64_t>& ranks) {
+  bool is_new = false;
+  for (const auto rank : ranks) is_new = mesh.ownership.stop_rank(rank) || is_new;
+  if (!is_new) return;
+  table_.touch(mesh);
+  publish(mesh);
+}
+
 void MeshOwners::publish(Mesh& mesh) {
   mesh.updates.set_owner_changed();
   table_.mark_changed(mesh);

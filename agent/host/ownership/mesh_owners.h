@@ -3,6 +3,7 @@
 #include <chrono>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "agent/host/lifecycle/proc_ending.h"
 #include "agent/host/model/proc_table.h"
@@ -48,6 +49,8 @@ class MeshOwners {
   void keep_restarts(Mesh& mesh, wire::RestartPlanT plan);
   /// The whole mesh is stopped: no rank is restarted by a plan any more.
   void end_restarts(Mesh& mesh);
+  /// Somebody stops these ranks of it: none of them is restarted, also one that has ended already.
+  void stop_ranks(Mesh& mesh, const std::vector<std::uint64_t>& ranks);
   /// The mesh is forgotten.
   void forget(const Mesh& mesh);
 

@@ -48,6 +48,8 @@ class MeshProcs : private EndObserver {
   /// Goes on with what another agent has left in the ledger. Once, before the first turn.
   void take_over() { recovery_.take_over(ledger_.ledger()); }
 
+  LedgerWriter& ledger() noexcept { return ledger_; }
+
   ProcTable& table() noexcept { return table_; }
   EventBook& events() noexcept { return book_; }
   ProcEnding& ending() noexcept { return ending_; }

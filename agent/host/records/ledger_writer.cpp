@@ -79,10 +79,20 @@ void LedgerWriter::add_request(Mesh& mesh, std::string entry) {
 }
 
 void LedgerWriter::set_drains(std::vector<wire::LedgerDrainT> drains) {
-  wire::LedgerEntryT entry;
-  entry.host = std::make_unique<wire::LedgerHostT>();
+  host_.drains.clear();
   for (auto& drain : drains)
-    entry.host->drains.push_back(std::make_unique<wire::LedgerDrainT>(std::move(drain)));
+    host_.drains.push_back(std::make_unique<wire::LedgerDrainT>(std::move(drain)));
+  write_host();
+}
+
+void LedgerWriter::set_host_owner(wire::LedgerMeshT owner) {
+  host_.owner = std::make_unique<wire::LedgerMeshT>(std::move(owner));
+  write_host();
+}
+
+void LedgerWriter::write_host() {
+  wire::LedgerEntryT entry;
+  entry.host = std::make_unique<wire::LedgerHostT>(host_);
   host_entry_ = Ledger::encode(entry);
   is_host_touched_ = true;
 }
@@ -98,6 +108,7 @@ void LedgerWriter::add(const Mesh& mesh, bool with_state, const std::vector<Proc
       entry.state->subscribers.push_back(name);
     entry.state->lease_ms = static_cast<std::uint32_t>(ownership.lease().length().count());
     entry.state->owner_incarnation = ownership.incarnation();
+    entry.state->stopped = ownership.stopped();
     if (ownership.restarts())
       entry.state->restarts = std::make_unique<wire::RestartPlanT>(*ownership.restarts());
     if (ownership.has_changed()) {
@@ -146,6 +157,15 @@ void LedgerWriter::write_snapshot() {
     for (const auto& [rank, proc] : mesh->procs) procs.push_back(proc.get());
     add(*mesh, true, procs);
   }
+}
+
+std::optional<wire::LedgerMeshT> read_host_owner(const Ledger& ledger) {
+  std::optional<wire::LedgerMeshT> owner;
+  for (const auto& bytes : ledger.entries()) {
+    const auto* host = flatbuffers::GetRoot<wire::LedgerEntry>(bytes.data())->host();
+    if (host != nullptr && host->owner() != nullptr) host->owner()->UnPackTo(&owner.emplace());
+  }
+  return owner;
 }
 
 std::vector<wire::LedgerDrainT> read_drains(const Ledger& ledger) {

@@ -24,6 +24,8 @@ class LedgerWriter {
   void add_request(Mesh& mesh, std::string entry);
   /// These are the drains from now on.
   void set_drains(std::vector<wire::LedgerDrainT> drains);
+  /// This is the owner of the host from now on.
+  void set_host_owner(wire::LedgerMeshT owner);
   /// Writes down what was touched, before the keeper or an owner is told.
   void write();
 
@@ -39,6 +41,9 @@ class LedgerWriter {
   Ledger ledger_;
   ProcTable& table_;
   std::vector<std::string> requests_;
+  void write_host();
+
+  wire::LedgerHostT host_;
   std::string host_entry_;  ///< Empty: there is nothing to say about the host.
   bool is_host_touched_ = false;
 };
@@ -49,6 +54,8 @@ struct LeftMesh {
   std::map<std::uint64_t, wire::LedgerProcT> procs;
   std::optional<wire::LedgerMeshT> state;
 };
+/// The owner of the host that was noted last.
+std::optional<wire::LedgerMeshT> read_host_owner(const Ledger& ledger);
 /// The drains that were noted last.
 std::vector<wire::LedgerDrainT> read_drains(const Ledger& ledger);
 /// The meshes that an agent has left, by name.

@@ -88,6 +88,7 @@ Mesh& Recovery::restore_mesh(MeshSpec spec, const LeftMesh& left) {
     mesh.ownership.keep_restarts(*left.state->restarts);
     if (left.state->restarts->over) (void)mesh.ownership.end_restarts();
   }
+  if (left.state) mesh.ownership.restore_stopped(left.state->stopped);
   if (auto directory = parts_.spawns.find_log_directory(mesh.name)) {
     mesh.output.log_directory = std::move(*directory);
   } else {

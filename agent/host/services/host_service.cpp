@@ -1,6 +1,7 @@
 #include "agent/host/services/host_service.h"
 
 #include <utility>
+#include <vector>
 
 #include "agent/host/updates/host_counters.h"
 #include "agent/host/updates/mesh_report.h"
@@ -78,6 +79,17 @@ void HostService::on_shutdown_host(const Request& request, const wire::ShutdownH
   });
 }
 
+void HostService::end(const std::string& why) {
+  const StopOrder order{.reason = why,
+                        .requester = "host agent of " + checks_.host(),
+                        .grace = options_.grace,
+                        .cause = wire::Cause::host_ended};
+  procs_.shut_down(order, options_.in_flight, [this](const DrainOutcome& outcome) {
+    updates_.publish();
+    options_.on_shutdown(outcome.failed == 0);
+  });
+}
+
 std::optional<DrainScope> HostService::find_scope(const Request& request,
                                                   const flatbuffers::String* owner,
                                                   const flatbuffers::String* mesh) {
@@ -110,6 +122,12 @@ void HostService::on_drain_host(const Request& request, const wire::DrainHost& m
   const auto started = procs_.drains().start(
       {.scope = *scope, .stop = order, .in_flight = *in_flight, .hold = message.hold()}, done);
   if (!started) return checks_.refuse(request, started.error());
+  for (const auto& [name, mesh] : procs_.table().meshes()) {
+    if (!scope->covers(*mesh)) continue;
+    std::vector<std::uint64_t> ranks;
+    for (const auto& [rank, proc] : mesh->procs) ranks.push_back(rank);
+    procs_.owners().stop_ranks(*mesh, ranks);
+  }
   wire::EventT event;
   event.kind = wire::EventKind::stop_asked;
   event.mesh = scope->mesh;
@@ -141,6 +159,7 @@ void HostService::on_get_host(const Request& request, const wire::GetHost&) {
   auto state = facts_.make();
   state.broker_restarts = broker_restarts_;
   state.broker_restarted_ns = broker_restarted_ns_;
+  state.owner = owner_.to_wire();
   state.counters = std::make_unique<wire::HostCountersT>(
       make_host_counters(procs_.table(), bus_.reactor().long_turns()));
   bus_.answer(request, std::move(state));

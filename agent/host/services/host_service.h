@@ -1,11 +1,13 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 
+#include "agent/host/ownership/host_owner.h"
 #include "agent/host/procs/mesh_procs.h"
 #include "agent/host/services/host_facts.h"
 #include "agent/host/services/request_checks.h"
@@ -20,20 +22,25 @@ class HostService {
   struct Options {
     std::size_t in_flight =
         1;  ///< How many procs are ended at a time, when a request does not say.
+    /// Between SIGTERM and SIGKILL, when the owner is gone.
+    std::chrono::milliseconds grace{0};
     /// A ShutdownHost is done and answered. `ok`: every proc has ended.
     std::function<void(bool ok)> on_shutdown;
   };
   /// All but the options outlive it.
   HostService(Bus& bus, MeshProcs& procs, RequestChecks& checks, UpdateFanout& updates,
-              const HostFacts& facts, Options options)
+              const HostFacts& facts, const HostOwner& owner, Options options)
       : bus_(bus),
         procs_(procs),
         checks_(checks),
         updates_(updates),
         facts_(facts),
+        owner_(owner),
         options_(std::move(options)) {}
 
   static void add_rows(Dispatcher& handlers, const std::unique_ptr<HostService>& service);
+  /// The owner of this host is gone: stops every proc, then ends the host.
+  void end(const std::string& why);
   /// The broker of this host that has that incarnation has let the agent in.
   void on_broker(std::uint64_t incarnation);
 
@@ -54,6 +61,7 @@ class HostService {
   RequestChecks& checks_;
   UpdateFanout& updates_;
   const HostFacts& facts_;
+  const HostOwner& owner_;
   Options options_;
   std::uint64_t broker_incarnation_ = 0;
   std::uint32_t broker_restarts_ = 0;

@@ -172,8 +172,13 @@ void LifecycleService::on_restart_procs(const Request& request, const wire::Rest
   const auto refuse = [&](ErrorCode code, const std::string& why) {
     parts_.checks.refuse(request, Error(code, "mesh " + mesh->name + ": " + why));
   };
-  const MeshOwnership& ownership = mesh->ownership;
-  if (ownership.is_gone() || !is_sender(request.envelope, ownership.owner()))
+  MeshOwnership& ownership = mesh->ownership;
+  const bool is_owner = is_sender(request.envelope, ownership.owner());
+  const auto before = ProcId::parse(ownership.handed_by());
+  const bool is_before =
+      ownership.is_unconfirmed() && before && is_sender(request.envelope, *before);
+  if (is_owner) ownership.confirm();
+  if (ownership.is_gone() || !(is_owner || is_before))
     return refuse(
         ErrorCode::unauthorised,
         "its ranks are for its owner to restart, " +
@@ -219,10 +224,14 @@ void LifecycleService::stop(Mesh& mesh, const RanksToStop& stop) {
   bool is_new = false;
   // A gang is stopped because of a rank, to be restarted with it.
   if (stop.ranks.empty() && !order.because) parts_.procs.owners().end_restarts(mesh);
+  std::vector<std::uint64_t> stopped;
   for_ranks(mesh, stop.ranks, [&](Proc& proc) {
     is_new = is_new || (!proc.has_ended() && proc.stop.termination() == nullptr);
+    if (!order.because) stopped.push_back(proc.rank());
     parts_.procs.ending().stop(proc, order);
   });
+  // Before their owner hears of the ends.
+  parts_.procs.owners().stop_ranks(mesh, stopped);
   if (!is_new) return;
   wire::EventT event;
   event.kind = wire::EventKind::stop_asked;

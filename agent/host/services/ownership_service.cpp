@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "common/address/host_resource.h"
 #include "common/base/log.h"
 #include "common/wire/control.h"
 #include "wire/actors_generated.h"
@@ -95,12 +96,14 @@ void OwnershipService::on_undeliverable(const wire::Envelope& envelope, const Er
 
 Result<void> OwnershipService::renew(const std::string& name, std::chrono::milliseconds length,
                                      std::uint64_t sender) {
+  if (name == kHostResource) return parts_.host.renew(length);
   const bool is_of_actors = ActorLeases::is_meant(name);
   Mesh* mesh = parts_.procs.table().find_mesh(is_of_actors ? ActorLeases::mesh_of(name) : name);
   if (mesh == nullptr) return fail(ErrorCode::not_exist, name);
   if (is_of_actors) return actor_leases_.renew(name, length);
   parts_.procs.owners().renew_lease(*mesh, length);
   if (mesh->ownership.key() != sender || mesh->ownership.is_gone()) return {};
+  mesh->ownership.confirm();
   parts_.procs.owners().on_owner_back(*mesh);
   peers_.add(mesh->ownership.owner());
   return {};
@@ -167,6 +170,8 @@ void OwnershipService::on_hand_over(const Request& request, const wire::HandOver
     return refuse(Error(ErrorCode::configuration_error,
                         "HandOver.lease_ms: without a lease nobody would notice that the owner "
                         "does not come back"));
+  if (message.mesh()->string_view() == kHostResource)
+    return hand_over_host(request, message, *owner);
   Mesh* mesh = parts_.checks.find_mesh(request, message.mesh());
   if (mesh == nullptr) return;
   const auto may = check_may_hand_over(request.envelope, *mesh, *owner);
@@ -186,6 +191,16 @@ void OwnershipService::on_hand_over(const Request& request, const wire::HandOver
   release(*owner);
   release(before);
   if (!done) return refuse(done.error());
+  parts_.checks.ack(request);
+}
+
+void OwnershipService::hand_over_host(const Request& request, const wire::HandOver& message,
+                                      const ProcId& owner) {
+  auto done = parts_.host.check_may_hand_over(request.envelope, owner);
+  if (done)
+    done =
+        parts_.host.hand_over(owner, std::chrono::milliseconds(message.lease_ms()), message.loss());
+  if (!done) return parts_.checks.refuse(request, done.error());
   parts_.checks.ack(request);
 }
 

@@ -7,6 +7,7 @@
 #include "agent/host/hands/execs.h"
 #include "agent/host/output/log_streams.h"
 #include "agent/host/ownership/actor_leases.h"
+#include "agent/host/ownership/host_owner.h"
 #include "agent/host/ownership/peer_watch.h"
 #include "agent/host/procs/mesh_procs.h"
 #include "agent/host/replies/collections.h"
@@ -31,6 +32,7 @@ class OwnershipService {
     RankWaits& waits;
     Collections& collections;
     Execs& execs;
+    HostOwner& host;
   };
   /// `actor_grace`: what actors get to end in when their lease has lapsed.
   OwnershipService(const Parts& parts, std::chrono::milliseconds actor_grace);
@@ -54,6 +56,8 @@ class OwnershipService {
  private:
   void on_renew_lease(const Request& request, const wire::RenewLease& message);
   void on_hand_over(const Request& request, const wire::HandOver& message);
+  /// HandOver of this host itself.
+  void hand_over_host(const Request& request, const wire::HandOver& message, const ProcId& owner);
   void on_gone(const Request& request, const wire::Gone& message);
   /// Errors: not_exist (no such mesh), queue_full.
   Result<void> renew(const std::string& name, std::chrono::milliseconds length,

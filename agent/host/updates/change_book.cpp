@@ -43,6 +43,7 @@ std::uint64_t sum_of(const Mesh& mesh) {
       .add(std::hash<std::string>()(mesh.ownership.owner().to_string()))
       .add(mesh.ownership.is_gone() ? 1 : 0)
       .add(mesh.ownership.may_restart() ? 1 : 0)
+      .add(mesh.ownership.stopped().size())
       .value();
 }
 

@@ -79,9 +79,12 @@ std::size_t size_of(const wire::MeshStateT& state) {
       2 * kTableBytes + state.mesh.size() + 2 * state.owner.size() + state.command.size();
   for (const auto& host : state.hosts) bytes += host.size() + 16;
   for (const auto& label : state.region->labels) bytes += label.size() + 32;
-  if (const auto* ownership = state.ownership.get(); ownership != nullptr && ownership->restarts)
+  const auto* ownership = state.ownership.get();
+  if (ownership != nullptr) bytes += ownership->stopped.size() * sizeof(wire::RankInterval);
+  if (ownership != nullptr && ownership->restarts)
     bytes += kTableBytes + ownership->restarts->used.size() * sizeof(wire::RestartUse) +
-             ownership->restarts->times.size() * sizeof(wire::RestartTime);
+             ownership->restarts->times.size() * sizeof(wire::RestartTime) +
+             ownership->restarts->begun.size() * sizeof(wire::RestartRun);
   return bytes;
 }
 
@@ -92,6 +95,7 @@ std::unique_ptr<wire::OwnershipT> make_ownership(const MeshOwnership& ownership)
   wire->loss = ownership.loss();
   wire->gone = ownership.is_gone();
   wire->may_restart = ownership.may_restart();
+  wire->stopped = ownership.stopped();
   if (ownership.restarts())
     wire->restarts = std::make_unique<wire::RestartPlanT>(*ownership.restarts());
   return wire;

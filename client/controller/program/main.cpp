@@ -128,6 +128,9 @@ class Program {
           writer_.write(to_json_line(event, std::chrono::system_clock::now()));
       }
     };
+    events.on_stop_asked = [this](const std::string& reason) {
+      end("the controller ends: " + reason);
+    };
     events.on_refused = [this](const Error& error) {
       exit_code_ = give_up(
           error.code() == ErrorCode::unauthorised ? exits::kNoPermission : exits::kUnavailable,

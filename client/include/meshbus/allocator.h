@@ -100,6 +100,12 @@ class Allocation {
   /// no lease.
   virtual bool ends_with_launcher() const { return false; }
 
+  /// The hosts have another owner (HostMesh::handover), and end neither with this object nor with
+  /// this process any more. Errors: refused: these cannot do without this process, and why.
+  virtual Result<void> release();
+  /// Whether release() can succeed.
+  virtual bool can_release() const { return false; }
+
   /// For the library.
   const std::shared_ptr<HostEnds>& ends() const noexcept { return ends_; }
 

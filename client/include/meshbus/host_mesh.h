@@ -62,6 +62,8 @@ struct HostReport {
   /// it was last; 1970 = never.
   std::uint32_t broker_restarts = 0;
   std::chrono::system_clock::time_point broker_restarted = {};  ///< See broker_restarts.
+  /// ProcId of the controller that answers for the host (HostMesh::handover); empty: none does.
+  std::string owner = {};
 };
 
 /// One mesh as the hosts know it.
@@ -156,15 +158,16 @@ class HostMesh {
   static Result<HostMesh> attach(Context& context, const HostMeshRef& ref,
                                  AttachOptions options = {});
   /// The same hosts, owned: the destructor of this mesh asks them to end, and shutdown() ends them.
-  /// (They stay when this launcher is killed.) Errors: as attach(); all hosts have to answer, with
-  /// any options.
+  /// (They stay when this launcher is killed.) A controller that answers for them (handover()) is
+  /// asked to give them back. Errors: as attach(); all hosts have to answer, with any options; what
+  /// that controller says.
   static Result<HostMesh> take(Context& context, const HostMeshRef& ref,
                                AttachOptions options = {});
 
   HostMesh(HostMesh&&) noexcept;
   HostMesh& operator=(HostMesh&&) noexcept;
-  /// Attached hosts are left running. All others are asked to end (best effort, without waiting):
-  /// call shutdown() to know the outcome.
+  /// Hosts that are attached, or handed over, are left running. All others are asked to end (best
+  /// effort, without waiting): call shutdown() to know the outcome.
   ~HostMesh();
 
   const HostMeshRef& ref() const noexcept;  ///< Name, region and addresses: a plain value.
@@ -188,10 +191,28 @@ class HostMesh {
   /// one that nobody answers for: what ProcMesh::handover() gives, this takes back. From then on it
   /// is this launcher's, as if it had spawned it, and ends with it. Its RestartPolicy comes along
   /// (ProcSpec::restart), with what was used of its budget; its output stays in the logs. Ranks
-  /// that have failed before are told once more. Errors: not_exist; unauthorised, no_such_port
-  /// (another launcher answers for it, which gives it to nobody); what a host of it says.
+  /// that have failed before are told once more. Errors: not_exist; refused (it is this
+  /// launcher's); unauthorised, no_such_port (another launcher answers for it, which gives it to
+  /// nobody); what a host of it says. After timeout and other errors without an answer it may be
+  /// done, or be done yet: the next call tells, and until then this launcher renews the lease where
+  /// hosts name it as the owner, as long as this object lives.
   Result<ProcMesh> take_over(std::string_view mesh, Handlers handlers = {},
                              TakeOverOptions options = {});
+
+  /// Gives the hosts to a controller (`HOST,controller`), which watches them: those that were
+  /// taken, or started on this machine (process(), local()). From then on the controller answers
+  /// for them, with or without this launcher: neither this object nor the end of this process ends
+  /// them. They end, with their procs, when the controller ends in order, or when its lease lapses;
+  /// with HandoverOptions::detach they go on then, without an owner. Meshes on them are handed over
+  /// by themselves (ProcMesh::handover), before. Returns when every host has confirmed it. A second
+  /// call changes nothing; it fails with refused, and names their owner, when that is not
+  /// this controller. Errors: refused (attached hosts, which are not this mesh's; hosts that cannot
+  /// do without this launcher: remote(); a release that cannot do it; or by the controller: it does
+  /// not watch all these, or gives no lease); otherwise the hosts that have not confirmed, by name.
+  /// Then this launcher still ends them, and may try again.
+  Result<void> handover(const ProcId& controller, HandoverOptions options = {});
+  /// Whether handover() has succeeded.
+  bool is_handed_over() const;
 
   /// A port that is free on that host now, and outside of those that outgoing connections get: for
   /// a server that a proc is to be. Errors: out_of_range (no such host), host_unreachable, timeout;

@@ -298,11 +298,13 @@ class ProcMesh {
   /// prints failures. Streamed output ends with what was handed out; the rest is in the logs
   /// (HostMesh::logs). A RestartPolicy goes with the mesh, with what is used of its budget: the
   /// controller carries it out, on_restart is not called any more, and on_failure and on_end are
-  /// when no restart can follow. A second call changes nothing. Errors: refused (the mesh holds its
-  /// hosts; a host, or the controller, is of a release without restart policies; or by the
-  /// controller: it does not watch all these); otherwise the hosts that have not confirmed, by
-  /// name. Then this launcher still owns the whole mesh: it renews the leases on all hosts, if
-  /// ProcSpec::lease is not 0, and may try again.
+  /// when no restart can follow. A second call changes nothing: it succeeds when that controller
+  /// still answers for the mesh, and fails with refused, naming the owner, when it does not.
+  /// Errors: refused (the mesh holds its hosts; a host, or the controller, is of a release without
+  /// restart policies; or by the controller: it does not watch all these); otherwise the hosts that
+  /// have not confirmed, by name. Then this launcher still owns the whole mesh: it renews the
+  /// leases on all hosts, if ProcSpec::lease is not 0, restarts ranks, and may try again with the
+  /// same controller; should the missing hosts confirm it later, is_handed_over() tells.
   Result<void> handover(const ProcId& controller, HandoverOptions options = {});
   /// Whether handover() has succeeded.
   bool is_handed_over() const;

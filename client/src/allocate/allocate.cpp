@@ -94,9 +94,13 @@ Result<HostMesh> HostMesh::take(Context& context, const HostMeshRef& ref, Attach
   if (ref.num_ranks() == 0)
     return HostMesh(std::make_unique<Impl>(core->connect_to_nobody(core), ref));
   auto connection = reach_hosts(core, ref, options);
-  if (!connection) return fail(connection.error().within("taking " + ref.name().to_string()));
-  return HostMesh(
-      std::make_unique<Impl>(std::move(*connection), ref, nullptr, Impl::Ownership::taken));
+  const auto what = "taking " + ref.name().to_string();
+  if (!connection) return fail(connection.error().within(what));
+  auto mesh = std::make_unique<Impl>(std::move(*connection), ref);
+  if (auto given = mesh->take_back(options.deadline); !given)
+    return fail(given.error().within(what));
+  mesh->own();
+  return HostMesh(std::move(mesh));
 }
 
 Result<ProcMesh> ProcMesh::allocate(Context& context, std::string_view base,

@@ -50,6 +50,12 @@ Allocation::Allocation(Extent extent, std::vector<HostAddr> hosts)
 
 Allocation::~Allocation() = default;
 
+Result<void> Allocation::release() {
+  return fail(ErrorCode::refused,
+              "these hosts end with this launcher, which holds what they were started by: start "
+              "them apart from it (meshbus host) and take() them");
+}
+
 std::optional<std::string> Allocation::wait_end(std::uint64_t rank,
                                                 std::chrono::milliseconds deadline) const {
   return ends_->wait(rank, deadline);

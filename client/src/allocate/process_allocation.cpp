@@ -59,6 +59,15 @@ ProcessAllocation::~ProcessAllocation() {
   for (const auto& process : processes_) process->close_lifeline();
 }
 
+Result<void> ProcessAllocation::release() {
+  // The command through which a host elsewhere was reached ends with us, and the host with it.
+  if (!can_release()) return Allocation::release();
+  for (const auto& process : processes_) {
+    if (auto done = process->release(); !done) return done;
+  }
+  return {};
+}
+
 Result<void> ProcessAllocation::stop(std::chrono::milliseconds deadline) {
   if (auto fine = core_->check_may_wait(); !fine) return fine;
   const auto end =

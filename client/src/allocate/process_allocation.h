@@ -29,6 +29,8 @@ class ProcessAllocation final : public Allocation {
   Result<void> stop(std::chrono::milliseconds deadline) override;
   /// Hosts elsewhere may take a while to notice that this launcher's machine is gone.
   bool ends_with_launcher() const override { return where_ == Where::here; }
+  Result<void> release() override;
+  bool can_release() const override { return where_ == Where::here; }
 
  private:
   std::shared_ptr<ContextCore> core_;

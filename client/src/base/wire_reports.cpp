@@ -153,6 +153,10 @@ HostReport to_report(const HostAddr& host, const wire::HostState& state) {
                              text_of(drain->reason()), text_of(drain->requester()), drain->hold(),
                              drain->left()});
   }
+  // Without a lease it is the hosts' launcher by name, and nothing follows from it.
+  const auto* const owner = state.owner();
+  if (owner != nullptr && !owner->gone() && owner->lease_ms() != 0)
+    report.owner = owner->owner()->str();
   return report;
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -10,6 +12,7 @@
 
 #include "client/src/context/connection.h"
 #include "client/src/context/context_core.h"
+#include "client/src/monitors/mesh_monitor.h"
 #include "meshbus/allocator.h"
 #include "meshbus/host_mesh.h"
 
@@ -40,7 +43,9 @@ class HostMesh::Impl {
   Connection& connection() const noexcept { return *connection_.get(); }
   const HostMeshRef& ref() const noexcept { return ref_; }
   /// Its procs need no lease: their hosts end with this process, by whatever way it goes.
-  bool ends_with_us() const { return allocation_ != nullptr && allocation_->ends_with_launcher(); }
+  bool ends_with_us() const {
+    return allocation_ != nullptr && !is_handed_over_ && allocation_->ends_with_launcher();
+  }
   /// Those to be asked about what is on them: a host that stands in the mesh several times is there
   /// once.
   const std::vector<HostAddr>& distinct_hosts() const noexcept { return distinct_hosts_; }
@@ -51,11 +56,26 @@ class HostMesh::Impl {
   /// Another use of the connection, for a mesh of procs.
   ConnectionUse use() const;
 
+  /// A mesh whose take_over() has failed, and which may be ours all the same: its lease is renewed
+  /// until drop_unclear(), or as long as this lives.
+  void keep_unclear(std::shared_ptr<MeshMonitor> monitor);
+  void drop_unclear(const std::string& mesh);
+
   Result<ShutdownSummary> shutdown(std::chrono::milliseconds deadline,
                                    std::optional<std::chrono::milliseconds> grace,
                                    std::string_view reason);
+  Result<void> handover(const ProcId& controller, const HandoverOptions& options);
+  bool is_handed_over() const noexcept { return is_handed_over_; }
+  /// The hosts end with this mesh from now on.
+  void own() { ownership_ = Ownership::taken; }
+  /// Controllers that answer for these hosts give them to this launcher. Errors: what they say.
+  Result<void> take_back(std::chrono::milliseconds deadline);
 
  private:
+  /// Whether these hosts are this mesh's to give, by what they are. Errors: refused.
+  Result<void> check_may_hand_over() const;
+  /// What there is to say when they are handed over already. Success: to that controller.
+  Result<void> check_handed_over(const ProcId& controller, std::chrono::milliseconds deadline);
   /// Tells all hosts to end, and does not wait.
   void order_shutdown();
 
@@ -64,6 +84,9 @@ class HostMesh::Impl {
   std::vector<HostAddr> distinct_hosts_;
   std::unique_ptr<Allocation> allocation_;
   Ownership ownership_;
+  std::atomic<bool> is_handed_over_{false};
+  std::mutex unclear_mutex_;
+  std::map<std::string, std::shared_ptr<MeshMonitor>> unclear_;  // guarded by unclear_mutex_
   std::mutex shutdown_mutex_;
   std::optional<Result<ShutdownSummary>> shutdown_;  // guarded by shutdown_mutex_
 };
@@ -86,6 +109,11 @@ Result<std::uint16_t> ask_free_port(Connection& connection, const HostAddr& host
 /// GetHost to each of these hosts, by rank. An answer under another name is identity_mismatch.
 std::vector<HostReport> ask_hosts(Connection& connection, const std::vector<HostAddr>& hosts,
                                   std::chrono::milliseconds deadline);
+
+/// Hands hosts themselves over to a controller (HostMesh::handover), also those of another one.
+/// Waits. Errors: what it, or an owner of them, says; the hosts that have not confirmed it.
+Result<void> hand_hosts_over(Connection& connection, const std::vector<HostAddr>& hosts,
+                             const ProcId& controller, const HandoverOptions& options);
 
 /// Whether something listens there: a plain connect, without a word. Names are resolved; blocks as
 /// long as that takes. Only for tcp and unix sockets; other addresses are taken to listen. Errors:

@@ -205,6 +205,8 @@ HostMesh::Impl::~Impl() {
     new std::unique_ptr<Allocation>(std::move(allocation_));
     return;
   }
+  for (const auto& [name, monitor] : unclear_) monitor->abandon();
+  if (is_handed_over_) return;
   if (ownership_ == Ownership::taken && !(shutdown_ && *shutdown_)) order_shutdown();
 }
 
@@ -224,6 +226,20 @@ void HostMesh::Impl::order_shutdown() {
     order.requester = connection_->self();
     connection_->ask(Destination::to_agent(host), std::move(order), kLifelineLimit);
   }
+}
+
+void HostMesh::Impl::keep_unclear(std::shared_ptr<MeshMonitor> monitor) {
+  drop_unclear(monitor->name());
+  const std::lock_guard lock(unclear_mutex_);
+  unclear_.insert_or_assign(monitor->name(), std::move(monitor));
+}
+
+void HostMesh::Impl::drop_unclear(const std::string& mesh) {
+  const std::lock_guard lock(unclear_mutex_);
+  const auto found = unclear_.find(mesh);
+  if (found == unclear_.end()) return;
+  found->second->abandon();
+  unclear_.erase(found);
 }
 
 ConnectionUse HostMesh::Impl::use() const {

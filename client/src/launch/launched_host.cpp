@@ -18,6 +18,7 @@
 #include <nlohmann/json.hpp>
 
 #include "client/src/launch/host_lifelines.h"
+#include "common/base/lifeline_release.h"
 #include "common/base/masked_thread.h"
 #include "meshbus/rank_report.h"
 
@@ -268,6 +269,10 @@ Result<void> LaunchedHost::send(const std::string& text) {
     sent += static_cast<std::size_t>(count);
   }
   return {};
+}
+
+Result<void> LaunchedHost::release() {
+  return send(std::string(kLifelineRelease));
 }
 
 void LaunchedHost::read_words() {

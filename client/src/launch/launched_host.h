@@ -93,6 +93,9 @@ class LaunchedHost : public std::enable_shared_from_this<LaunchedHost> {
   void watch(Reactor& reactor, std::function<void(const Exit&)> on_exit);
   /// Any thread: tells the host to end now.
   void close_lifeline();
+  /// Any thread: the host has another owner, and does not end with this process any more. Only
+  /// hosts on this machine. Errors: io_error (it has ended).
+  Result<void> release();
   /// Any thread.
   void kill();
 

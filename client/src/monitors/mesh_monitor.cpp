@@ -323,26 +323,82 @@ RestartPlan MeshMonitor::restart_plan() const {
 }
 
 void MeshMonitor::on_ownership(const HostAddr& from, const wire::Ownership* ownership) {
-  if (ownership == nullptr || !has_restarts()) return;
+  if (ownership == nullptr) return;
   const bool may_restart = ownership->may_restart() && !ownership->gone();
-  const bool is_over = progress_.change([&](Facts& facts) {
+  bool is_over = false;
+  const bool is_given_away = progress_.change([&](Facts& facts) {
     if (may_restart) {
       facts.restarts_over_on.erase(from);
     } else {
       facts.restarts_over_on.insert(from);
     }
-    return facts.is_handed_over && !is_restarted_by_others(facts);
+    is_over = has_restarts() && facts.is_handed_over && !is_restarted_by_others(facts);
+    if (facts.is_handed_over || (facts.moving.handed_to.empty() && !facts.moving.is_taking))
+      return false;
+    facts.moving.owners[from] = ownership->gone() ? std::string() : ownership->owner()->str();
+    return !facts.moving.handed_to.empty() && has_other_owner(facts);
   });
+  // A handover that had failed, because a host did not answer, is done after all.
+  if (is_given_away) hand_over();
+  if (const auto stopped = stopped_on(from, *ownership); !stopped.empty()) stop_restarts(stopped);
   if (is_over) settle();
+}
+
+RankSet MeshMonitor::stopped_on(const HostAddr& from, const wire::Ownership& ownership) const {
+  RankSet stopped;
+  if (!has_restarts() || ownership.stopped() == nullptr) return stopped;
+  for (std::uint64_t index = 0; index < mesh_.hosts().size(); ++index) {
+    if (!(mesh_.hosts()[index] == from)) continue;
+    const auto here = mesh_.block_of(index).value_or(RankBlock{});
+    for (const auto* const block : *ownership.stopped()) {
+      const RankBlock common{std::max(here.begin, block->begin()),
+                             std::min(here.end, block->end())};
+      if (common.begin < common.end) stopped.push_back(common);
+    }
+  }
+  return stopped;
+}
+
+std::vector<HostAddr> MeshMonitor::rank_hosts() const {
+  std::vector<HostAddr> hosts;
+  for (std::uint64_t index = 0; index < mesh_.hosts().size(); ++index) {
+    if (mesh_.block_of(index).value_or(RankBlock{}).size() != 0)
+      hosts.push_back(mesh_.hosts()[index]);
+  }
+  return hosts;
+}
+
+bool MeshMonitor::has_other_owner(const Facts& facts) const {
+  const auto hosts = rank_hosts();
+  return std::all_of(hosts.begin(), hosts.end(), [&](const HostAddr& host) {
+    const auto owner = facts.moving.owners.find(host);
+    return owner != facts.moving.owners.end() && owner->second == facts.moving.handed_to;
+  });
+}
+
+void MeshMonitor::begin_taking() {
+  progress_.change([](Facts& facts) { facts.moving.is_taking = true; });
+}
+
+void MeshMonitor::end_taking() {
+  progress_.change([](Facts& facts) {
+    facts.moving.is_taking = false;
+    facts.moving.owners.clear();
+  });
+}
+
+void MeshMonitor::begin_handover(const ProcId& controller) {
+  progress_.change([&](Facts& facts) {
+    // An owner that was named before may have been another one.
+    facts.moving.handed_to = controller.to_string();
+  });
 }
 
 bool MeshMonitor::is_restarted_by_others(const Facts& facts) const {
   if (!facts.is_handed_over || !facts.restarts) return false;
-  for (std::uint64_t index = 0; index < mesh_.hosts().size(); ++index) {
-    const bool has_ranks = mesh_.block_of(index).value_or(RankBlock{}).size() != 0;
-    if (has_ranks && !facts.restarts_over_on.contains(mesh_.hosts()[index])) return true;
-  }
-  return false;
+  const auto hosts = rank_hosts();
+  return std::any_of(hosts.begin(), hosts.end(),
+                     [&](const HostAddr& host) { return !facts.restarts_over_on.contains(host); });
 }
 
 void MeshMonitor::hand_over() {

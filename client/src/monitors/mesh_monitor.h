@@ -75,7 +75,8 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
   /// As take_troubles().
   void on_troubles(const HostAddr& from, const TroubleUpdate& update);
   void on_output(const HostAddr& from, const wire::Output& output, OutputTaken taken);
-  /// A host says whether ranks there may begin another incarnation.
+  /// A host names the owner of the mesh there, and says whether ranks may begin another
+  /// incarnation, and which may not.
   void on_ownership(const HostAddr& from, const wire::Ownership* ownership);
   /// An agent sends output to an address that this launcher does not have any more: the end of the
   /// mesh does not wait for it.
@@ -107,6 +108,15 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
   void restore_restarts(const RestartPlan& plan);
   /// With what was used of the budget, for an order to a host.
   RestartPlan restart_plan() const;
+  /// This launcher takes the mesh over, until end_taking(): lease and ends are its affair where the
+  /// hosts say so.
+  void begin_taking();
+  void end_taking();
+  /// The handlers are not called any more, and the lease is still renewed.
+  void mute() { gate_.shut(); }
+  /// The mesh is going to be handed over to that controller. Should the handover fail because a
+  /// host did not answer, and be done later after all, then the hosts tell.
+  void begin_handover(const ProcId& controller);
   /// Another owner answers for this mesh from now on; its output does not come here any more. With
   /// a RestartPolicy the new owner carries it out: ends are final when the hosts say that no
   /// restart may follow.
@@ -124,6 +134,12 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
   /// Calls handlers and orders for what is due, and arranges to be called again.
   void settle();
   void post_settle();
+  /// The ranks of that host that may begin no other incarnation, as it says.
+  RankSet stopped_on(const HostAddr& from, const wire::Ownership& ownership) const;
+  /// Whether all hosts name the owner that the mesh is being handed to.
+  bool has_other_owner(const MeshProgress::Facts& facts) const;
+  /// The hosts that have ranks of it.
+  std::vector<HostAddr> rank_hosts() const;
   /// Whether the mesh was handed over with its RestartPolicy, and restarts may follow.
   bool is_restarted_by_others(const MeshProgress::Facts& facts) const;
   void carry_out(RestartJudge::Judgement judgement);

@@ -90,6 +90,19 @@ std::uint64_t MeshProgress::restarts_of(std::uint64_t rank) const {
   return facts_.table.rank(rank).restarts;
 }
 
+bool MeshProgress::is_ours() const {
+  const std::lock_guard lock(mutex_);
+  return !facts_.is_abandoned && !facts_.is_handed_over && !facts_.moving.is_taking &&
+         !facts_.is_end_posted;
+}
+
+bool MeshProgress::is_for(const std::string& self, const HostAddr& host) const {
+  const std::lock_guard lock(mutex_);
+  if (!facts_.moving.is_taking) return true;
+  const auto owner = facts_.moving.owners.find(host);
+  return owner != facts_.moving.owners.end() && owner->second == self;
+}
+
 MeshProgress::Start MeshProgress::start_of(std::uint64_t rank, std::uint64_t restarts) const {
   const std::lock_guard lock(mutex_);
   const auto& report = facts_.table.rank(rank);

@@ -4,9 +4,11 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -22,6 +24,15 @@ namespace meshbus {
 class MeshProgress {
  public:
   using Time = RankTable::Time;
+  /// The mesh is on its way from one owner to another.
+  struct Moving {
+    /// This launcher is taking it over, and may not be its owner everywhere.
+    bool is_taking = false;
+    /// The controller that it is, or was, to be handed to; empty: none.
+    std::string handed_to = {};
+    /// The owner, as each host has said since then.
+    std::map<HostAddr, std::string> owners = {};
+  };
   /// What the mutex guards.
   struct Facts {
     RankTable table;
@@ -37,6 +48,7 @@ class MeshProgress {
     bool is_handed_over = false;
     /// No restart is decided: the mesh is being handed over.
     bool are_restarts_paused = false;
+    Moving moving = {};
     /// Hosts that say that no rank there is restarted any more, by whichever owner.
     std::set<HostAddr> restarts_over_on = {};
     /// Calls of on_failure and on_end that were posted, and those that have returned.
@@ -71,6 +83,11 @@ class MeshProgress {
   bool is_alive_on(const HostAddr& host) const;
   /// Whether a host has ranks whose exit report has not come.
   bool has_unreported_on(const HostAddr& host) const;
+  /// Whether this launcher answers for the mesh, and is not only about to.
+  bool is_ours() const;
+  /// Whether that host may be asked to renew the lease for `self`: while the mesh is being taken
+  /// over, only one that names it as the owner.
+  bool is_for(const std::string& self, const HostAddr& host) const;
   /// Whether nothing more is expected from the agents.
   bool is_over() const;
   /// Whether the mesh has ended for good.

@@ -25,16 +25,22 @@ void RestartJudge::take(RankTable& table, Restarter::Actions actions, Judgement&
   given_up_.insert(given_up_.end(), actions.given_up.begin(), actions.given_up.end());
 }
 
+void RestartJudge::note_left_behind(RankTable& table, std::uint64_t rank) const {
+  if (restarter_.is_waiting(rank)) table.set_restarting(rank, true);
+}
+
 RestartJudge::Judgement RestartJudge::judge(RankTable& table,
                                             const std::vector<RankReport>& failures, Time now) {
   Judgement judgement;
   for (const auto& failure : failures) {
     not_over_.insert(failure.rank);
     take(table, restarter_.on_end(failure, now), judgement);
+    note_left_behind(table, failure.rank);
   }
   for (const auto rank : std::exchange(unjudged_, {})) {
     not_over_.insert(rank);
     take(table, restarter_.on_end(table.rank(rank), now), judgement);
+    note_left_behind(table, rank);
   }
   std::erase_if(not_over_, [&](std::uint64_t rank) {
     if (!table.is_over(rank, now)) return false;

@@ -53,6 +53,8 @@ class RestartJudge {
   bool has_given_up() const noexcept { return !given_up_.empty(); }
 
  private:
+  /// An owner before had begun to restart that rank with its gang: no decision follows.
+  void note_left_behind(RankTable& table, std::uint64_t rank) const;
   void take(RankTable& table, Restarter::Actions actions, Judgement& judgement);
 
   decltype(RestartPolicy::budget) budget_;

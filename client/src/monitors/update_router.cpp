@@ -58,6 +58,11 @@ void UpdateRouter::remove(const MeshMonitor& monitor) {
   if (found != meshes_.end() && &found->second.monitor() == &monitor) meshes_.erase(found);
 }
 
+bool UpdateRouter::is_ours(std::string_view mesh) const {
+  const auto found = meshes_.find(mesh);
+  return found != meshes_.end() && found->second.monitor().progress().is_ours();
+}
+
 void UpdateRouter::add(std::shared_ptr<LogFeed> feed) {
   feed->start(gateway_);
   feeds_.insert_or_assign(feed->number(), std::move(feed));
@@ -205,6 +210,7 @@ bool UpdateRouter::is_leased_on(const std::string& lease, const HostAddr& host) 
   if (const auto found = meshes_.find(lease); found != meshes_.end()) {
     // Ranks that wait for their next incarnation need the lease, too.
     const auto& monitor = found->second.monitor();
+    if (!monitor.progress().is_for(gateway_.status().self(), host)) return false;
     return monitor.progress().is_alive_on(host) ||
            (monitor.has_restarts() && !monitor.progress().is_end_posted());
   }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "client/src/monitors/exec_router.h"
@@ -41,6 +42,8 @@ class UpdateRouter {
   /// Follows a mesh. Calls to its ranks fail when these end.
   void add(std::shared_ptr<MeshMonitor> monitor, Reactor& reactor);
   void remove(const MeshMonitor& monitor);
+  /// Whether a mesh of procs of this launcher stands for that mesh, and answers for it.
+  bool is_ours(std::string_view mesh) const;
   /// Starts a feed of logs.
   void add(std::shared_ptr<LogFeed> feed);
   void remove(const LogFeed& feed);

@@ -1,12 +1,14 @@
 #include <algorithm>
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
-#include <thread>
+#include <string>
+#include <vector>
 
 #include "client/src/base/time_left.h"
+#include "client/src/context/ask_all.h"
 #include "client/src/context/check_owner.h"
+#include "client/src/proc_mesh/owner_survey.h"
 #include "client/src/proc_mesh/proc_mesh_impl.h"
 #include "wire/lifecycle_generated.h"
 
@@ -14,65 +16,26 @@ namespace meshbus {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-/// A host that did not answer is asked again after so long.
-constexpr std::chrono::milliseconds kHandOverAgain{250};
-/// For one answer: agents and controllers answer at once.
-constexpr std::chrono::milliseconds kHandOverLimit{3000};
-
-std::chrono::milliseconds limit_until(Clock::time_point end) {
-  return std::clamp<std::chrono::milliseconds>(left_until(end), std::chrono::milliseconds(1),
-                                               kHandOverLimit);
+/// The hosts keep the restart policy for the owner that follows: each the part that concerns it.
+HostProblems leave_plan(Connection& connection, const std::vector<HostAddr>& hosts,
+                        const std::string& mesh, const LeftPlan& left, Clock::time_point end) {
+  const auto leave_for = [&](const HostAddr& host) {
+    wire::RestartProcsT leave;
+    leave.mesh = mesh;
+    const auto part =
+        part_of(left.plan, [&](std::uint64_t rank) { return left.is_on(rank, host); });
+    leave.plan = std::make_unique<wire::RestartPlanT>(to_wire(part, ClockPair::now()));
+    return leave;
+  };
+  auto problems = ask_all(connection, hosts, leave_for, end);
+  // A handover that was half done: the host names the new owner already, and got the plan before.
+  // If it names another one, it refuses the handover.
+  std::erase_if(problems,
+                [](const auto& entry) { return entry.second.code() == ErrorCode::unauthorised; });
+  return problems;
 }
 
-/// Whether asking again may help.
-bool may_pass(ErrorCode code) {
-  switch (code) {
-    case ErrorCode::timeout:
-    case ErrorCode::fate_unknown:
-    case ErrorCode::host_unreachable:
-    case ErrorCode::link_lost:
-    case ErrorCode::queue_full:
-    case ErrorCode::no_such_proc: return true;  // an agent that is being replaced
-    default: return false;
-  }
-}
-
-/// The hosts that have not confirmed it, and why.
-using Problems = std::map<HostAddr, Error>;
-
-/// Asks all of them once; or those that did not answer again, until the end.
-template <typename Message>
-Problems ask_all(Connection& connection, std::vector<HostAddr> hosts, const Message& message,
-                 Clock::time_point end, bool once = false) {
-  Problems problems;
-  for (;;) {
-    std::vector<std::pair<HostAddr, Connection::Answer>> answers;
-    for (const auto& host : hosts)
-      answers.emplace_back(
-          host, connection.ask(Destination::to_agent(host), Message(message), limit_until(end)));
-    hosts.clear();
-    for (auto& [host, future] : answers) {
-      const auto answer = future.get();
-      problems.erase(host);
-      if (answer) continue;
-      problems.emplace(host, answer.error());
-      if (may_pass(answer.error().code())) hosts.push_back(host);
-    }
-    if (hosts.empty() || once || left_until(end) <= kHandOverAgain) return problems;
-    std::this_thread::sleep_for(kHandOverAgain);
-  }
-}
-
-/// The hosts keep the restart policy for the owner that follows.
-Problems leave_plan(Connection& connection, const std::vector<HostAddr>& hosts,
-                    const std::string& mesh, const RestartPlan& plan, Clock::time_point end) {
-  wire::RestartProcsT leave;
-  leave.mesh = mesh;
-  leave.plan = std::make_unique<wire::RestartPlanT>(to_wire(plan, ClockPair::now()));
-  return ask_all(connection, hosts, leave, end);
-}
-
-tl::unexpected<Error> not_left(const std::string& what, const Problems& problems) {
+tl::unexpected<Error> not_left(const std::string& what, const HostProblems& problems) {
   const auto& [host, error] = *problems.begin();
   if (error.code() == ErrorCode::no_such_port)
     return fail(ErrorCode::refused, what + ": host " + host.to_string() +
@@ -87,8 +50,7 @@ tl::unexpected<Error> not_left(const std::string& what, const Problems& problems
 Result<void> hand_over(ContextCore& core, Connection& connection, const std::string& mesh,
                        const std::vector<HostAddr>& hosts, const ProcId& controller,
                        const HandoverOptions& options,
-                       const std::function<bool(const HostAddr&)>& is_over,
-                       const RestartPlan* plan) {
+                       const std::function<bool(const HostAddr&)>& is_over, const LeftPlan* plan) {
   if (auto fine = core.check_may_wait(); !fine) return fine;
   const auto end =
       Clock::now() + std::min<std::chrono::milliseconds>(options.deadline, std::chrono::hours(24));
@@ -97,7 +59,7 @@ Result<void> hand_over(ContextCore& core, Connection& connection, const std::str
   offer.mesh = mesh;
   for (const auto& host : hosts) offer.hosts.push_back(host.to_string());
   const auto answer =
-      connection.ask(Destination::to(controller), std::move(offer), limit_until(end)).get();
+      connection.ask(Destination::to(controller), std::move(offer), ask_limit(end)).get();
   if (!answer) return fail(answer.error().within(what));
   const auto* const accepted = answer->body_as<wire::OfferAccepted>();
   if (accepted == nullptr)
@@ -121,7 +83,9 @@ Result<void> hand_over(ContextCore& core, Connection& connection, const std::str
   stream.mesh = mesh;
   stream.subscriber = connection.self();
   // A host that is stuck is not to take the time of the others.
-  ask_all(connection, hosts, stream, Clock::now() + (end - Clock::now()) / 3, /*once=*/true);
+  ask_all(
+      connection, hosts, [&](const HostAddr&) { return stream; },
+      Clock::now() + (end - Clock::now()) / 3, /*once=*/true);
   wire::HandOverT order;
   order.mesh = mesh;
   order.owner = accepted->owner()->str();
@@ -133,23 +97,48 @@ Result<void> hand_over(ContextCore& core, Connection& connection, const std::str
   // The new owner renews nothing before all hosts have confirmed.
   core.run(
       [&] { connection.upkeep().begin_handover(mesh, std::chrono::milliseconds(order.lease_ms)); });
-  auto problems = ask_all(connection, hosts, order, end);
+  auto problems = ask_all(connection, hosts, [&](const HostAddr&) { return order; }, end);
   std::erase_if(problems, [&](const auto& entry) {
     return entry.second.code() == ErrorCode::not_exist && is_over(entry.first);
   });
   if (problems.empty()) return {};
-  std::string detail = what + ": " + std::to_string(hosts.size() - problems.size()) + " of " +
-                       std::to_string(hosts.size()) +
-                       " hosts have confirmed it, and it is not done before all have: do it again";
-  for (const auto& [host, error] : problems)
-    detail += "; not " + host.to_string() + ": " + error.to_string();
-  return fail(problems.begin()->second.code(), std::move(detail));
+  return not_confirmed(what, hosts.size(), problems);
 }
+
+namespace {
+
+/// What there is to say when the mesh is handed over already. Success: to that controller, which
+/// answers for it.
+Result<void> check_handed_over(ProcMesh::Impl& mesh, const std::vector<HostAddr>& hosts,
+                               const ProcId& controller, std::chrono::milliseconds deadline) {
+  if (auto fine = mesh.core().check_may_wait(); !fine) return fine;
+  const auto& monitor = mesh.monitor();
+  const OwnerSurvey found(mesh.connection(), monitor.name(), hosts, Clock::now() + deadline);
+  const std::string what = "mesh " + monitor.name() + " was handed over already";
+  for (const auto& [host, error] : found.problems()) {
+    const bool is_over =
+        error.code() == ErrorCode::not_exist && !monitor.progress().is_alive_on(host);
+    if (!is_over)
+      return fail(error.within(what + "; host " + host.to_string() +
+                               " does not say who answers for it now"));
+  }
+  const auto& owners = found.owners();
+  const bool is_as_asked = found.ownerless().empty() &&
+                           std::all_of(owners.begin(), owners.end(), [&](const std::string& owner) {
+                             return owner == controller.to_string();
+                           });
+  if (is_as_asked) return {};
+  return fail(ErrorCode::refused,
+              what + ": " + found.words() +
+                  "; what is to become of it is for its owner, or for `meshbus controller "
+                  "handover`, to say");
+}
+
+}  // namespace
 
 Result<void> ProcMesh::handover(const ProcId& controller, HandoverOptions options) {
   if (auto fine = check_owner(impl_); !fine) return fine;
   auto& monitor = impl_->monitor();
-  if (monitor.progress().is_handed_over() && monitor.has_restarts()) return {};
   if (impl_->held_hosts() != nullptr)
     return fail(
         ErrorCode::refused,
@@ -158,24 +147,32 @@ Result<void> ProcMesh::handover(const ProcId& controller, HandoverOptions option
   for (std::uint64_t index = 0; index < ref().hosts().size(); ++index) {
     if (ref().block_of(index).value_or(RankBlock{}).size() != 0) hosts.insert(ref().hosts()[index]);
   }
+  if (monitor.progress().is_handed_over())
+    return check_handed_over(*impl_, {hosts.begin(), hosts.end()}, controller, options.deadline);
   const auto is_over = [&monitor](const HostAddr& host) {
     return !monitor.progress().is_alive_on(host);
   };
-  std::optional<RestartPlan> plan;
+  std::optional<LeftPlan> plan;
   if (monitor.has_restarts()) {
     if (auto fine = impl_->core().check_may_wait(); !fine) return fine;
     auto paused = monitor.pause_restarts(options.deadline / 2);
     if (!paused) return fail(paused.error());
-    plan = std::move(*paused);
+    plan.emplace(LeftPlan{.plan = std::move(*paused),
+                          .is_on = [mesh = ref()](std::uint64_t rank, const HostAddr& host) {
+                            const auto index = mesh.host_index_of(rank);
+                            return index && mesh.hosts()[*index] == host;
+                          }});
   }
+  monitor.begin_handover(controller);
   auto done =
       hand_over(impl_->core(), impl_->connection(), monitor.name(), {hosts.begin(), hosts.end()},
                 controller, options, is_over, plan ? &*plan : nullptr);
-  if (done) {
+  // The hosts may have said it before their answers came.
+  if (done || monitor.progress().is_handed_over()) {
     monitor.hand_over();
-  } else if (plan) {
-    monitor.resume_restarts();
+    return {};
   }
+  if (plan) monitor.resume_restarts();
   return done;
 }
 

@@ -53,6 +53,12 @@ Result<MeshOutcome> stop_ranks(ContextCore& core, Connection& connection, MeshMo
 void order_stop(ContextCore& core, Connection& connection, MeshMonitor& monitor,
                 const StopOptions& options);
 
+/// A restart policy that goes with a mesh. `is_on`: whether a rank lies on a host.
+struct LeftPlan {
+  RestartPlan plan;
+  std::function<bool(std::uint64_t rank, const HostAddr& host)> is_on;
+};
+
 /// Hands a mesh over to a controller, as ProcMesh::handover() says. `is_over(host)`: nothing of it
 /// lives there, so that nobody needs to answer for it. `plan`: its restart policy; null: it has
 /// none, or its hosts have it already. Waits.
@@ -60,7 +66,7 @@ Result<void> hand_over(ContextCore& core, Connection& connection, const std::str
                        const std::vector<HostAddr>& hosts, const ProcId& controller,
                        const HandoverOptions& options,
                        const std::function<bool(const HostAddr&)>& is_over,
-                       const RestartPlan* plan = nullptr);
+                       const LeftPlan* plan = nullptr);
 
 /// What happens to a failure that the launcher did not ask to hear of (spec 6.6): it is printed,
 /// the mesh is stopped, and this process exits with the mesh's exit code. Handlers' thread; returns

@@ -94,7 +94,8 @@ void RestartOrders::ask(Part part) {
   const auto monitor = find_monitor();
   if (monitor == nullptr) return;
   if (!connection_.gateway().is_up()) return ask_again(std::move(part));
-  const auto to = Destination::to_agent(monitor->mesh().hosts()[part.host]);
+  const auto& host = monitor->mesh().hosts()[part.host];
+  const auto to = Destination::to_agent(host);
   if (part.is_unclear) {
     wire::GetStateT get;
     get.mesh = monitor->name();
@@ -126,8 +127,11 @@ void RestartOrders::ask(Part part) {
   message.mesh = monitor->name();
   message.ranks = ranks;
   message.restarts = restarts;
-  message.plan = std::make_unique<wire::RestartPlanT>(
-      meshbus::to_wire(monitor->restart_plan(), ClockPair::now()));
+  const auto plan = part_of(monitor->restart_plan(), [&](std::uint64_t rank) {
+    const auto index = monitor->mesh().host_index_of(rank);
+    return index && monitor->mesh().hosts()[*index] == host;
+  });
+  message.plan = std::make_unique<wire::RestartPlanT>(meshbus::to_wire(plan, ClockPair::now()));
   bus.request(to, std::move(message), kHostLimit, on_answer);
 }
 

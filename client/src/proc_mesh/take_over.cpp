@@ -1,11 +1,16 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
+#include <thread>
+#include <utility>
 
 #include "client/src/base/time_left.h"
 #include "client/src/base/wire_reports.h"
 #include "client/src/context/check_owner.h"
 #include "client/src/host_mesh/host_mesh_impl.h"
+#include "client/src/proc_mesh/owner_survey.h"
 #include "client/src/proc_mesh/proc_mesh_impl.h"
 #include "client/src/proc_mesh/restart_orders.h"
 #include "common/base/log.h"
@@ -18,18 +23,39 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Takes a mesh of another owner over.
+/// The owner is asked again after so long.
+constexpr std::chrono::milliseconds kAskAgain{250};
+/// For one answer of an owner, which asks each host, for 3 s at most.
+constexpr std::chrono::milliseconds kOwnerLimit{5000};
+/// What of the time is kept to learn what an owner that does not answer has done.
+constexpr std::chrono::milliseconds kLastLook{1000};
+
+/// Whether it may have been done all the same, or may be done yet.
+bool is_unclear(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::timeout:
+    case ErrorCode::fate_unknown:
+    case ErrorCode::link_lost:
+    case ErrorCode::host_unreachable:
+    case ErrorCode::expired:
+    case ErrorCode::queue_full: return true;
+    default: return false;
+  }
+}
+
+/// Takes a mesh of another owner over. Asking again changes nothing, so whatever answer was lost,
+/// the hosts name the owner in the end.
 class TakeOver {
  public:
   TakeOver(ContextCore& core, Connection& connection, std::string mesh, Clock::time_point end)
       : core_(core), connection_(connection), mesh_(std::move(mesh)), end_(end) {}
 
-  /// Finds out where the mesh is, its owner, and its restart policy. Errors:
-  /// not_exist; what a host of it says.
+  /// Finds out where the mesh is, its owners, and its restart policy. Errors: not_exist; what a
+  /// host of it says.
   Result<void> find(const std::vector<HostAddr>& asked) {
-    auto states = ask(asked);
+    const OwnerSurvey found(connection_, mesh_, asked, end_);
     std::optional<Error> problem;
-    for (const auto& [host, answer] : states) {
+    for (const auto& [host, answer] : found.answers()) {
       const auto* const state = answer ? answer->body_as<wire::MeshState>() : nullptr;
       if (state == nullptr) {
         if (!answer && answer.error().code() != ErrorCode::not_exist) problem = answer.error();
@@ -40,9 +66,6 @@ class TakeOver {
       auto ref = report->ref();
       if (!ref) return fail(ref.error());
       ref_.emplace(std::move(*ref));
-      owner_ = text_of(state->owner());
-      const auto* const ownership = state->ownership();
-      is_detached_ = ownership != nullptr && ownership->gone();
       break;
     }
     if (!ref_)
@@ -54,31 +77,26 @@ class TakeOver {
       if (has_ranks && std::find(hosts_.begin(), hosts_.end(), host) == hosts_.end())
         hosts_.push_back(host);
     }
-    return read_plan();
+    return look(end_);
   }
 
-  /// The policy, with what was used of it. Errors: what a host says.
-  Result<void> read_plan() {
-    plan_.reset();
-    states_ = ask(hosts_);
-    std::optional<Error> problem;
-    for (const auto& [host, answer] : states_) {
-      if (!answer) {
-        problem = answer.error().within("taking mesh " + mesh_ + ": host " + host.to_string());
-        continue;
-      }
-      const auto* const state = answer->body_as<wire::MeshState>();
-      const auto* const ownership = state == nullptr ? nullptr : state->ownership();
-      if (ownership == nullptr || ownership->restarts() == nullptr) continue;
-      auto plan = from_wire(*ownership->restarts(), ClockPair::now());
-      if (plan_) {
-        merge_into(*plan_, plan);
-      } else {
-        plan_ = std::move(plan);
-      }
+  /// Makes us the owner, by asking the ones that there are. Errors: what they say. After an unclear
+  /// one it may be done, or may be done yet.
+  Result<void> take(std::chrono::milliseconds lease) {
+    for (;;) {
+      const auto done = ask_owners(lease);
+      if (done && survey_->problems().empty()) return {};
+      // An answer may have been lost: the hosts know.
+      const auto looked = look(end_);
+      if (is_ours() || (done && looked)) return {};
+      const auto error = done ? looked.error() : done.error();
+      if (!is_unclear(error.code())) return fail(error);
+      if (left_until(end_) <= kAskAgain)
+        return fail(error.within("it may be done all the same, or yet (" + survey_->words() +
+                                 "): take it over again to know; until then this launcher renews "
+                                 "its lease where it is the owner"));
+      std::this_thread::sleep_for(kAskAgain);
     }
-    if (problem) return fail(*problem);
-    return {};
   }
 
   /// What the owner before has used until the last moment. This launcher is the owner now, which
@@ -86,48 +104,21 @@ class TakeOver {
   /// counts with what it said before.
   void read_plan_again() {
     auto before = plan_;
-    const auto read = read_plan();
+    const auto read = look(end_);
     if (read) return;
     log::warn(read.error().to_string() + "; it is taken with what is known");
     if (before && plan_) merge_into(*before, *plan_);
     plan_ = std::move(before);
   }
 
-  /// The owner, or with none each host, makes us the owner. Errors: what they say.
-  Result<void> take(std::chrono::milliseconds lease) {
-    wire::HandOverT order;
-    order.mesh = mesh_;
-    order.owner = connection_.self();
-    order.lease_ms = static_cast<std::uint32_t>(lease.count());
-    order.loss = wire::OwnerLoss::stop;
-    if (is_detached_) {
-      std::vector<Connection::Answer> answers;
-      for (const auto& host : hosts_)
-        answers.push_back(
-            connection_.ask(Destination::to_agent(host), wire::HandOverT(order), left_until(end_)));
-      for (auto& answer : answers) {
-        if (const auto done = answer.get(); !done)
-          return fail(done.error().within("taking mesh " + mesh_));
-      }
-      return {};
-    }
-    const auto owner = ProcId::parse(owner_);
-    if (!owner) return fail(owner.error().within("taking mesh " + mesh_));
-    const auto done =
-        connection_.ask(Destination::to(*owner), std::move(order), left_until(end_)).get();
-    if (!done)
-      return fail(done.error().within("taking mesh " + mesh_ + ": its owner " + owner_ +
-                                      " does not give it away"));
-    return {};
-  }
-
   /// What the hosts said last.
   void feed(MeshMonitor& monitor) {
     core_.run([&] {
-      for (const auto& [host, answer] : states_) {
+      for (const auto& [host, answer] : survey_->answers()) {
         const auto* const state = answer ? answer->body_as<wire::MeshState>() : nullptr;
         if (state == nullptr) continue;
         monitor.on_update(host, state->ranks(), state->exit_reports(), state->launch());
+        monitor.on_ownership(host, state->ownership());
         monitor.on_troubles(
             host,
             {.troubles = state->troubles(), .stuck = state->stuck(), .whole = state->ranks()});
@@ -140,18 +131,64 @@ class TakeOver {
   const RestartPlan* plan() const { return plan_ && !plan_->is_over ? &*plan_ : nullptr; }
 
  private:
-  using Answers = std::vector<std::pair<HostAddr, Result<ControlMessage>>>;
-  Answers ask(const std::vector<HostAddr>& hosts) {
-    std::vector<Connection::Answer> futures;
-    for (const auto& host : hosts) {
-      wire::GetStateT get;
-      get.mesh = mesh_;
-      futures.push_back(
-          connection_.ask(Destination::to_agent(host), std::move(get), left_until(end_)));
+  /// Asks all hosts of it. Errors: what one says.
+  Result<void> look(Clock::time_point end) {
+    survey_.emplace(connection_, mesh_, hosts_, end);
+    plan_.reset();
+    for (const auto& [host, answer] : survey_->answers()) {
+      const auto* const state = answer ? answer->body_as<wire::MeshState>() : nullptr;
+      const auto* const ownership = state == nullptr ? nullptr : state->ownership();
+      if (ownership == nullptr || ownership->restarts() == nullptr) continue;
+      auto plan = from_wire(*ownership->restarts(), ClockPair::now());
+      if (plan_) {
+        merge_into(*plan_, plan);
+      } else {
+        plan_ = std::move(plan);
+      }
     }
-    Answers answers;
-    for (std::size_t i = 0; i < hosts.size(); ++i) answers.emplace_back(hosts[i], futures[i].get());
-    return answers;
+    if (!survey_->problems().empty()) return fail(problem_of_survey());
+    return {};
+  }
+
+  Error problem_of_survey() const {
+    const auto& [host, error] = *survey_->problems().begin();
+    return error.within("taking mesh " + mesh_ + ": host " + host.to_string());
+  }
+
+  /// Whether every host names us.
+  bool is_ours() const {
+    return survey_->problems().empty() && survey_->ownerless().empty() &&
+           survey_->owners() == std::set<std::string>{connection_.self()};
+  }
+
+  /// Asks each owner that the hosts have named, and the hosts that name none. Once.
+  Result<void> ask_owners(std::chrono::milliseconds lease) {
+    wire::HandOverT order;
+    order.mesh = mesh_;
+    order.owner = connection_.self();
+    order.lease_ms = static_cast<std::uint32_t>(lease.count());
+    order.loss = wire::OwnerLoss::stop;
+    const std::chrono::milliseconds left = left_until(end_);
+    const auto limit = std::clamp<std::chrono::milliseconds>(
+        left - std::min(kLastLook, left / 3), std::chrono::milliseconds(1), kOwnerLimit);
+    std::vector<std::pair<std::string, Connection::Answer>> answers;
+    for (const auto& host : survey_->ownerless())
+      answers.emplace_back(
+          "", connection_.ask(Destination::to_agent(host), wire::HandOverT(order), limit));
+    for (const auto& name : survey_->owners()) {
+      // What was done before is not asked again.
+      if (name == order.owner) continue;
+      const auto owner = ProcId::parse(name);
+      if (!owner) return fail(owner.error().within("taking mesh " + mesh_));
+      answers.emplace_back(": its owner " + name + " does not give it away",
+                           connection_.ask(Destination::to(*owner), wire::HandOverT(order), limit));
+    }
+    Result<void> done;
+    for (auto& [what, future] : answers) {
+      const auto answer = future.get();
+      if (!answer && done) done = fail(answer.error().within("taking mesh " + mesh_ + what));
+    }
+    return done;
   }
 
   ContextCore& core_;
@@ -159,10 +196,8 @@ class TakeOver {
   const std::string mesh_;
   const Clock::time_point end_;
   std::optional<ProcMeshRef> ref_;
-  std::string owner_;
-  bool is_detached_ = false;
   std::vector<HostAddr> hosts_;
-  Answers states_;
+  std::optional<OwnerSurvey> survey_;
   std::optional<RestartPlan> plan_;
 };
 
@@ -179,6 +214,9 @@ Result<ProcMesh> HostMesh::take_over(std::string_view mesh, Handlers handlers,
       core, connection, std::string(mesh),
       Clock::now() + std::min<std::chrono::milliseconds>(options.deadline, std::chrono::hours(24)));
   if (auto found = taking.find(impl_->distinct_hosts()); !found) return fail(found.error());
+  if (core.run([&] { return connection.updates().is_ours(mesh); }))
+    return fail(ErrorCode::refused,
+                "taking mesh " + std::string(mesh) + ": this launcher answers for it already");
 
   MeshMonitor::Options monitored;
   auto late_monitor = std::make_shared<std::weak_ptr<MeshMonitor>>();
@@ -199,13 +237,23 @@ Result<ProcMesh> HostMesh::take_over(std::string_view mesh, Handlers handlers,
   *late_monitor = monitor;
   for (std::uint64_t index = 0; index < taking.ref().hosts().size(); ++index)
     monitor->progress().note_accepted(index);
+  monitor->begin_taking();
   // Before the hosts tell us everything, as the owner.
   core.run([&] { connection.updates().add(monitor, core.reactor()); });
   if (auto taken = taking.take(lease); !taken) {
-    core.run([&] { connection.updates().remove(*monitor); });
-    monitor->abandon();
-    return fail(taken.error());
+    const auto problem = taken.error();
+    if (!is_unclear(problem.code())) {
+      core.run([&] { connection.updates().remove(*monitor); });
+      monitor->abandon();
+      return fail(problem);
+    }
+    // It may be ours all the same, or become so: nobody else would renew its lease then.
+    monitor->mute();
+    impl_->keep_unclear(monitor);
+    return fail(problem);
   }
+  monitor->end_taking();
+  impl_->drop_unclear(monitor->name());
   taking.read_plan_again();
   if (taking.plan() != nullptr) monitor->restore_restarts(*taking.plan());
   taking.feed(*monitor);

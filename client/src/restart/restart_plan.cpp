@@ -11,8 +11,13 @@ namespace {
 
 /// For each rank, as in the schema.
 constexpr std::size_t kMostTimes = 1000;
+/// A host keeps so many for all its ranks.
+constexpr std::size_t kMostTimesOfHost = 16384;
+constexpr std::size_t kMostRunsOfHost = 16384;
 /// Restarts of all ranks that a plan of a peer can count: 8 MB of times. No mesh gets so far.
 constexpr std::uint64_t kMostRestarts = 1'000'000;
+/// Ranks whose last order a plan of a peer can tell.
+constexpr std::uint64_t kMostRanks = 1'000'000;
 
 std::int64_t to_real_ns(RestartUsage::Time time, const ClockPair& now) {
   const auto real = now.real - (now.steady - time);
@@ -26,6 +31,40 @@ RestartUsage::Time to_steady(std::int64_t real_ns, const ClockPair& now) {
   const auto age = std::max(real_now - std::chrono::nanoseconds(std::max<std::int64_t>(real_ns, 0)),
                             std::chrono::nanoseconds(0));
   return now.steady - std::chrono::duration_cast<RestartUsage::Time::duration>(age);
+}
+
+/// The times of all ranks that may still count: those of the window, as many as the budget asks
+/// for, and not more than a host keeps. The latest, which count for longest.
+std::vector<wire::RestartTime> times_of(const RestartPlan& plan, const ClockPair& now) {
+  const auto& policy = plan.policy;
+  std::vector<wire::RestartTime> times;
+  if (policy.window.count() <= 0 || !policy.budget) return times;
+  const auto most = std::min<std::uint64_t>(*policy.budget, kMostTimes);
+  for (const auto& used : plan.used) {
+    const auto first = used.spent.size() - std::min<std::uint64_t>(used.spent.size(), most);
+    for (auto at = first; at < used.spent.size(); ++at) {
+      if (now.steady - used.spent[at] < policy.window)
+        times.emplace_back(used.rank, to_real_ns(used.spent[at], now));
+    }
+  }
+  if (times.size() <= kMostTimesOfHost) return times;
+  std::stable_sort(times.begin(), times.end(),
+                   [](const auto& a, const auto& b) { return a.time_ns() < b.time_ns(); });
+  times.erase(times.begin(), times.end() - static_cast<std::ptrdiff_t>(kMostTimesOfHost));
+  return times;
+}
+
+std::vector<wire::RestartRun> runs_of(const std::map<std::uint64_t, std::uint64_t>& begun) {
+  std::vector<wire::RestartRun> runs;
+  for (const auto& [rank, restarts] : begun) {
+    const auto number = static_cast<std::uint32_t>(restarts);
+    if (!runs.empty() && runs.back().end() == rank && runs.back().restarts() == number) {
+      runs.back().mutate_end(rank + 1);
+    } else if (runs.size() < kMostRunsOfHost) {
+      runs.emplace_back(rank, rank + 1, number, 0U);
+    }
+  }
+  return runs;
 }
 
 std::uint64_t to_ms(std::chrono::milliseconds time) {
@@ -53,13 +92,9 @@ wire::RestartPlanT to_wire(const RestartPlan& plan, const ClockPair& now) {
   out.jitter_milli =
       static_cast<std::uint32_t>(std::lround(std::clamp(policy.jitter, 0.0, 1.0) * 1000));
   out.over = plan.is_over;
-  for (const auto& used : plan.used) {
-    out.used.emplace_back(used.rank, used.all, used.in_a_row, 0);
-    if (policy.window.count() <= 0) continue;
-    const auto skipped = used.spent.size() - std::min(used.spent.size(), kMostTimes);
-    for (auto at = skipped; at < used.spent.size(); ++at)
-      out.times.emplace_back(used.rank, to_real_ns(used.spent[at], now));
-  }
+  for (const auto& used : plan.used) out.used.emplace_back(used.rank, used.all, used.in_a_row, 0);
+  out.times = times_of(plan, now);
+  out.begun = runs_of(plan.begun);
   return out;
 }
 
@@ -97,12 +132,31 @@ RestartPlan from_wire(const wire::RestartPlan& plan, const ClockPair& now) {
     auto& spent = out.used[found->second].spent;
     if (spent.size() < kMostTimes) spent.push_back(to_steady(time->time_ns(), now));
   }
+  auto ranks = kMostRanks;
+  for (flatbuffers::uoffset_t i = 0; plan.begun() != nullptr && i < plan.begun()->size(); ++i) {
+    const auto* const run = plan.begun()->Get(i);
+    for (auto rank = run->begin(); rank < run->end() && ranks != 0; ++rank, --ranks)
+      out.begun.emplace(rank, run->restarts());
+  }
   for (auto& usage : out.used) std::sort(usage.spent.begin(), usage.spent.end());
   return out;
 }
 
+RestartPlan part_of(const RestartPlan& plan,
+                    const std::function<bool(std::uint64_t rank)>& is_there) {
+  auto part = plan;
+  std::erase_if(part.begun, [&](const auto& entry) { return !is_there(entry.first); });
+  if (part.policy.gang != Gang::one) return part;
+  std::erase_if(part.used, [&](const RestartUsage& usage) { return !is_there(usage.rank); });
+  return part;
+}
+
 void merge_into(RestartPlan& plan, const RestartPlan& other) {
   plan.is_over = plan.is_over || other.is_over;
+  for (const auto& [rank, restarts] : other.begun) {
+    auto& number = plan.begun[rank];
+    number = std::max(number, restarts);
+  }
   std::map<std::uint64_t, std::size_t> at;  // index in `used` by rank
   for (std::size_t i = 0; i < plan.used.size(); ++i) at.emplace(plan.used[i].rank, i);
   for (const auto& usage : other.used) {

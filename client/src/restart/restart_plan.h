@@ -2,6 +2,8 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <vector>
 
 #include "meshbus/restart_policy.h"
@@ -25,6 +27,9 @@ struct RestartUsage {
 struct RestartPlan {
   RestartPolicy policy = {};
   std::vector<RestartUsage> used = {};
+  /// By rank: the incarnation that it was last ordered to begin, by the number of restarts before
+  /// it. Only with a gang: what its gang has left behind is told apart by it.
+  std::map<std::uint64_t, std::uint64_t> begun = {};
   /// No rank is restarted any more.
   bool is_over = false;
 };
@@ -41,6 +46,11 @@ struct ClockPair {
 wire::RestartPlanT to_wire(const RestartPlan& plan, const ClockPair& now);
 /// What this release does not know of a policy restarts nothing.
 RestartPlan from_wire(const wire::RestartPlan& plan, const ClockPair& now);
+
+/// The part of it that concerns a host which has the ranks of `is_there`. The accounts of a gang
+/// are those of the mesh, and every host keeps them.
+RestartPlan part_of(const RestartPlan& plan,
+                    const std::function<bool(std::uint64_t rank)>& is_there);
 
 /// Adds what another host of the same mesh keeps: of two accounts the one that has used more
 /// counts.

@@ -13,6 +13,9 @@ Restarter::Restarter(RestartPolicy policy, std::uint64_t ranks, std::uint64_t se
 
 Restarter::Restarter(const RestartPlan& plan, std::uint64_t ranks, std::uint64_t seed)
     : Restarter(plan.policy, ranks, seed) {
+  for (const auto& [rank, restarts] : plan.begun) {
+    if (rank < ranks) begun_.emplace(rank, restarts);
+  }
   for (const auto& used : plan.used) {
     if (used.rank >= ranks) continue;
     auto& account = accounts_[used.rank];
@@ -34,6 +37,7 @@ RestartPlan Restarter::plan(Time now) const {
     }
   }
   RestartPlan plan{.policy = policy_};
+  plan.begun = begun_;
   for (const auto& [rank, account] : accounts) {
     if (account.all == 0) continue;
     RestartUsage usage{.rank = rank, .all = account.all, .in_a_row = account.in_a_row};
@@ -45,19 +49,22 @@ RestartPlan Restarter::plan(Time now) const {
   return plan;
 }
 
-Restarter::Actions Restarter::resume(const std::vector<std::uint64_t>& ranks, Time now) {
-  if (ranks.empty()) return {};
-  Group group{.cause = ranks.front(), .ranks = {ranks.begin(), ranks.end()}, .due = now};
-  for (const auto rank : ranks) {
-    ranks_[rank].has_ended = true;
-    ranks_[rank].is_over = true;
+Restarter::Actions Restarter::resume(const std::vector<RankReport>& ends, Time now) {
+  if (ends.empty()) return {};
+  Group group{.cause = ends.front().rank, .ranks = {}, .due = now};
+  for (const auto& end : ends) {
+    group.ranks.insert(end.rank);
+    auto& rank = ranks_[end.rank];
+    rank.has_ended = true;
+    rank.is_over = true;
+    rank.restarts = end.restarts;
   }
   group.restart = std::max<std::uint64_t>(accounts_[account_of(group.cause)].all, 1);
   groups_.push_back(std::move(group));
   return turn(now);
 }
 
-bool Restarter::is_hopeless(const RankReport& end) {
+bool Restarter::is_beyond_restart(const RankReport& end) {
   switch (end.cause) {
     // It would only happen again.
     case Cause::exec_failed:
@@ -68,8 +75,17 @@ bool Restarter::is_hopeless(const RankReport& end) {
     case Cause::host_ended:
     case Cause::lost:
     case Cause::unkillable: return true;
-    default: return end.consequence;
+    default: return false;
   }
+}
+
+bool Restarter::is_hopeless(const RankReport& end) {
+  return is_beyond_restart(end) || end.consequence;
+}
+
+bool Restarter::is_left_behind(const RankReport& end) const {
+  const auto begun = begun_.find(end.rank);
+  return begun != begun_.end() && end.restarts < begun->second && !is_beyond_restart(end);
 }
 
 bool Restarter::counts(const RankReport& end) const {
@@ -119,6 +135,7 @@ Restarter::Actions Restarter::on_end(const RankReport& end, Time now) {
   auto& rank = ranks_[end.rank];
   rank.has_ended = true;
   rank.has_failed = end.is_failure();
+  rank.restarts = end.restarts;
   if (const auto* group = find_group(end.rank)) {
     if (!is_hopeless(end) || !rank.has_failed) return actions;
     // What cannot come back keeps the others from it.
@@ -133,6 +150,11 @@ Restarter::Actions Restarter::on_end(const RankReport& end, Time now) {
         if (ranks_[other].has_ended) give_up(other, actions);
       }
     }
+    return actions;
+  }
+  if (!rank.is_out && is_left_behind(end)) {
+    // Its restart is charged already. One that has failed since then is another one.
+    groups_.push_back({.cause = end.rank, .ranks = {end.rank}, .restart = 0, .due = now});
     return actions;
   }
   if (rank.is_out || !counts(end)) {
@@ -216,8 +238,9 @@ Restarter::Actions Restarter::turn(Time now) {
     };
     if (!std::all_of(group.ranks.begin(), group.ranks.end(), may_begin)) return false;
     for (const auto rank : group.ranks) {
-      ranks_[rank] = Rank{
-          .has_ended = false, .has_failed = false, .is_over = false, .is_out = false, .begun = now};
+      const auto restarts = ranks_[rank].restarts;
+      if (policy_.gang != Gang::one) begun_[rank] = restarts + 1;
+      ranks_[rank] = Rank{.begun = now, .restarts = restarts};
       actions.starts.push_back(rank);
     }
     return true;

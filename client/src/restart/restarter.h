@@ -48,9 +48,12 @@ class Restarter {
   /// Whether the policy restarts a rank because of that end.
   bool counts(const RankReport& end) const;
 
+  /// Whether an owner before has told which ranks its gangs had begun to restart: then on_end()
+  /// knows what they have left behind, and resume() is not needed.
+  bool knows_begun() const noexcept { return !begun_.empty(); }
   /// These ranks have ended and are over, and an owner before had begun to restart them with a gang
   /// of which others run already: they begin their next life now, on the same budget.
-  Actions resume(const std::vector<std::uint64_t>& ranks, Time now);
+  Actions resume(const std::vector<RankReport>& ends, Time now);
 
   /// A life has ended. Once for each life.
   Actions on_end(const RankReport& end, Time now);
@@ -77,7 +80,9 @@ class Restarter {
     /// No life follows: stopped by somebody, given up, or wanted to end.
     bool is_out = false;
     /// When this incarnation began; nothing for the first one.
-    std::optional<Time> begun;
+    std::optional<Time> begun = {};
+    /// Those before the last life that has ended.
+    std::uint64_t restarts = 0;
   };
   /// Ranks that begin their next life together.
   struct Group {
@@ -99,6 +104,10 @@ class Restarter {
     return policy_.gang == Gang::one ? rank : 0;
   }
   static bool is_hopeless(const RankReport& end);
+  /// Whether nobody can prove that it is over, or it would only happen again.
+  static bool is_beyond_restart(const RankReport& end);
+  /// Whether that rank was ordered to begin another life since that end, with its gang.
+  bool is_left_behind(const RankReport& end) const;
   std::set<std::uint64_t> gang_of(std::uint64_t rank) const;
   Group* find_group(std::uint64_t rank);
   void give_up(std::uint64_t rank, Actions& actions);
@@ -110,6 +119,8 @@ class Restarter {
   std::vector<Rank> ranks_;
   std::deque<Group> groups_;
   std::map<std::uint64_t, Account> accounts_;
+  /// See RestartPlan.
+  std::map<std::uint64_t, std::uint64_t> begun_;
   std::minstd_rand random_;
 };
 

@@ -152,10 +152,13 @@ void ask_controllers(Contract& contract, const StandingHost& host) {
   REQUIRE(wait_until([&] { return watch.out().find("\"rank\":1") != std::string::npos; }, in_time));
   contract.on_hosts("controller list", {});
   contract.on_hosts("controller show", {});
+  contract.ask("controller own",
+               {"--hosts", both, "--to", other.address(), "--detach", "--wait-for-controller"});
   contract.ask("controller handover", {"kept", "--hosts", both, "--to", other.address()});
   contract.on_hosts("stop", {"kept"});
   REQUIRE(wait_until([&] { return watch.out().find("\"ended\"") != std::string::npos; }, in_time));
   watch.wait_exit(in_time);
+  contract.ask("controller stop", {other.address(), "--hosts", both});
   contract.add("watch", "watch", watch.out());
   contract.add("watch", "watch", controller.out());
 }

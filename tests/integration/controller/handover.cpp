@@ -1,9 +1,15 @@
 // Meshes that are left to a controller (spec 8.5): real hosts, real controllers, real procs, and
 // everybody killed in turn.
+#include <atomic>
 #include <csignal>
+#include <memory>
+#include <thread>
 
+#include "common/bus/bus.h"
 #include "tests/support/sanitizer_scale.h"
 #include "tests/world/client_library.h"
+#include "tests/world/session_options.h"
+#include "wire/lifecycle_generated.h"
 
 using namespace std::chrono_literals;
 using namespace meshbus;
@@ -87,6 +93,42 @@ void check_live_for(const std::vector<pid_t>& pids, std::chrono::milliseconds ti
                   .out));
   CHECK(all_lived);
 }
+
+/// A controller of a release that restarts no ranks. It takes whatever it is offered.
+class OldController {
+ public:
+  explicit OldController(const std::string& host) {
+    const ProcId self(must(HostAddr::parse(host)), ProcName(Name::controller()));
+    Dispatcher handlers;
+    handlers.on<wire::OfferMesh>(Role::operate,
+                                 [this, self](const Request& request, const wire::OfferMesh&) {
+                                   wire::OfferAcceptedT accepted;
+                                   accepted.owner = self.to_string();
+                                   accepted.lease_ms = 4000;
+                                   bus_->answer(request, std::move(accepted));
+                                 });
+    Bus::Events events;
+    events.on_up = [this](const wire::Welcome&) { is_up_ = true; };
+    bus_ = std::make_unique<Bus>(
+        reactor_, context_,
+        session_options(self.host().zmq_endpoint(),
+                        hello_of(wire::PeerKind::controller, self.to_string())),
+        std::move(handlers), std::move(events));
+    thread_ = std::thread([this] { reactor_.run(); });
+    REQUIRE(wait_until([this] { return is_up_.load(); }, in_time));
+  }
+  ~OldController() {
+    reactor_.stop();
+    thread_.join();
+  }
+
+ private:
+  Reactor reactor_;
+  zmq::context_t context_{1};
+  std::atomic<bool> is_up_{false};
+  std::unique_ptr<Bus> bus_;
+  std::thread thread_;
+};
 
 }  // namespace
 
@@ -285,6 +327,36 @@ TEST_CASE("handover: a controller gives a mesh to another one") {
   b.process.send_signal(SIGTERM);
   CHECK(b.process.wait_exit(in_time) == ExitStatus::exited(0));
   CHECK(none_lives(pids));
+}
+
+TEST_CASE(
+    "handover: a mesh with a restart policy is not given to a controller that restarts no ranks") {
+  const StandingHost first;
+  const StandingHost second;
+  const Words both{first.address(), second.address()};
+  TestController controller(both);
+  const OldController old(second.address());
+  const auto give = [&] {
+    return run_cli({"controller", "handover", "left", "--to", second.address(), "--hosts",
+                    TestController::joined(both)});
+  };
+  const auto pids =
+      pids_of(spawn(both, "left", {"--controller", first.address(), "--restart", "on-failure:2"},
+                    "exec sleep 300"));
+  const auto refused = give();
+  CHECK(refused.status == ExitStatus::exited(1));
+  CHECK(refused.err.find("restarts no ranks") != std::string::npos);
+  const auto shown =
+      parse_json(run_cli({"controller", "show", "left", "--json", "--hosts", first.address()}).out);
+  CHECK(shown[0].at("owned") == 1);
+  CHECK(all_live(pids));
+  // It owns no hosts either.
+  const auto own = run_cli(
+      {"controller", "own", "--to", second.address(), "--hosts", TestController::joined(both)});
+  CHECK(own.status == ExitStatus::exited(1));
+  CHECK(own.err.find("owns no hosts") != std::string::npos);
+  CHECK(run_cli({"stop", "left", "--hosts", TestController::joined(both)}).status ==
+        ExitStatus::exited(0));
 }
 
 TEST_CASE(

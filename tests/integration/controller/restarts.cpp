@@ -4,6 +4,7 @@
 #include <csignal>
 #include <mutex>
 
+#include "client/src/proc_mesh/proc_mesh_impl.h"
 #include "meshbus/controller.h"
 #include "tests/integration/controller/harness.h"
 
@@ -268,4 +269,147 @@ TEST_CASE(
   CHECK(wait_until([&] { return is_gone(other); }, in_time));
   CHECK(followed.count(Kind::restarting) == 1);
   CHECK(watched.hosts->take_over("none-13Se1Maqzryj").error().code() == ErrorCode::not_exist);
+}
+
+TEST_CASE(
+    "restarts: a rank that waits and is stopped alone is not restarted, which is told once; the "
+    "same by a drain of its host") {
+  Controlled watched(2, kSettings);
+  spawn(watched, {"-n", "4", "--restart", "on-failure", "--restart-delay", "3s"}, "exec sleep 300");
+  const Followed followed(watched);
+  REQUIRE(are_up(watched, {0, 0, 0, 0}));
+  kill_rank(watched, 1);
+  kill_rank(watched, 3);
+  REQUIRE(wait_until([&] { return followed.count(Kind::restarting) == 2; }, in_time));
+  Words order{"stop", "left[1]", "--hosts", joined(watched)};
+  const auto stopped = run_cli(order);
+  INFO(stopped.err);
+  CHECK(stopped.status == ExitStatus::exited(0));
+  CHECK(followed.hears(Kind::given_up, "rank 1 is not restarted: somebody has stopped it"));
+  // Asked again it changes nothing.
+  CHECK(run_cli(order).status == ExitStatus::exited(0));
+  REQUIRE(run_cli({"drain", "--hosts", watched.standing[1].address()}).status ==
+          ExitStatus::exited(0));
+  CHECK(followed.hears(Kind::given_up, "rank 3 is not restarted: somebody has stopped it"));
+  // Longer than the delay, jitter included.
+  CHECK_FALSE(wait_until([&] { return ranks_in_ps(watched).at(1).at("restarts") != 0; }, 4s));
+  CHECK(ranks_in_ps(watched).at(3).at("restarts") == 0);
+  CHECK(followed.count(Kind::given_up) == 2);
+  CHECK(ranks_in_ps(watched).at(0).at("status") == "ready");
+  CHECK(run_cli({"stop", "left", "--hosts", joined(watched)}).status == ExitStatus::exited(0));
+}
+
+TEST_CASE(
+    "restarts: a launcher hears that somebody has stopped a rank of its mesh that waits, or the "
+    "whole mesh") {
+  Controlled watched(1, kSettings);
+  auto spec = shell("exec sleep 300");
+  spec.restart = {.on = RestartPolicy::On::failure, .delay = 60s, .max_delay = 60s, .jitter = 0};
+  std::atomic<int> restarts{0};
+  auto handlers = watched.heard.handlers();
+  handlers.on_restart = [&](const RestartReport&) { ++restarts; };
+  auto mesh = must(watched.hosts->spawn("left", extent("gpu=3"), std::move(spec), handlers));
+  meshbus::test::kill_rank(mesh, 0);
+  meshbus::test::kill_rank(mesh, 1);
+  REQUIRE(wait_until([&] { return restarts == 2; }, in_time));
+  const auto name = mesh.ref().mesh().to_string();
+  must(watched.hosts->stop_mesh(name, {.ranks = {{0, 1}}}));
+  REQUIRE(wait_until([&] { return watched.heard.failures().size() == 1; }, in_time));
+  CHECK(watched.heard.failures()[0].rank == 0);
+  must(watched.hosts->stop_mesh(name, {.ranks = {{0, 1}}}));
+  CHECK(watched.heard.ends() == 0);
+  must(watched.hosts->stop_mesh(name));
+  CHECK(wait_until([&] { return watched.heard.ends() == 1; }, in_time));
+  CHECK(watched.heard.failures().size() == 2);
+  CHECK(restarts == 2);
+}
+
+TEST_CASE(
+    "restarts: a handover that was done on one host only is repeated, and meanwhile the launcher "
+    "restarts the ranks of both") {
+  Controlled watched(2, kSettings);
+  const Followed followed(watched);
+  const auto controller = must(ProcId::parse(watched.home().to_string() + ",controller"));
+  auto spec = shell("exec sleep 300");
+  spec.lease = 20s;
+  spec.restart = {.on = RestartPolicy::On::failure, .budget = 3, .delay = 50ms, .jitter = 0};
+  auto mesh = must(
+      watched.hosts->spawn("left", extent("gpu=1"), std::move(spec), watched.heard.handlers()));
+  // What a launcher is left with whose order did not reach the second host.
+  {
+    auto& core = *watched.context.core();
+    auto way = must(core.find_connection(watched.context.core(), watched.home()));
+    const auto half =
+        hand_over(core, *way.get(), mesh.ref().mesh().to_string(), {watched.hosts->hosts()[0]},
+                  controller, {}, [](const HostAddr&) { return false; });
+    REQUIRE(half.has_value());
+  }
+  CHECK_FALSE(mesh.is_handed_over());
+  for (const std::uint64_t rank : {0U, 1U}) {
+    meshbus::test::kill_rank(mesh, rank);
+    const auto is_back = [&] {
+      const auto known = mesh.known().ranks[rank];
+      return known.restarts == 1 && known.state == ProcState::ready;
+    };
+    CHECK(wait_until(is_back, in_time));
+  }
+  CHECK(watched.heard.failures().empty());
+  const auto done = mesh.handover(controller);
+  INFO((done ? std::string() : done.error().to_string()));
+  REQUIRE(done.has_value());
+  CHECK(mesh.is_handed_over());
+  CHECK(mesh.handover(controller).has_value());
+  const auto other =
+      mesh.handover(must(ProcId::parse(watched.hosts->hosts()[1].to_string() + ",controller")));
+  REQUIRE_FALSE(other.has_value());
+  CHECK(other.error().code() == ErrorCode::refused);
+  CHECK(other.error().detail().find("handed over already: " + controller.to_string() +
+                                    " answers for it") != std::string::npos);
+  // What the launcher used counts, on both hosts.
+  kill_rank(watched, 0);
+  CHECK(followed.hears(Kind::restarting, "rank 0 is restarted in "));
+  CHECK(followed.hears(Kind::restarting, "(restart 2 of 3)"));
+  kill_rank(watched, 1);
+  REQUIRE(are_up(watched, {2, 2}));
+  CHECK(run_cli({"stop", "left", "--hosts", joined(watched)}).status == ExitStatus::exited(0));
+}
+
+TEST_CASE(
+    "restarts: a mesh that a launcher takes over is not lost when the answer of its controller "
+    "comes too late") {
+  Controlled watched(
+      1, {"supervision.probe=200ms", "supervision.poll=1s", "lease=3s", "terminate.grace=2s"});
+  spawn(watched, {"-n", "2"}, "exec sleep 300");
+  REQUIRE(are_up(watched, {0, 0}));
+  const auto pid = pid_of(watched, 0);
+  const auto name = parse_json(run_cli({"ps", "--json", "--hosts", joined(watched)}).out)
+                        .at("meshes")[0]
+                        .at("mesh")
+                        .get<std::string>();
+  watched.controller->send_signal(SIGSTOP);
+  const auto late =
+      watched.hosts->take_over(name, watched.heard.handlers(), {.lease = 3s, .deadline = 1s});
+  watched.controller->send_signal(SIGCONT);
+  REQUIRE_FALSE(late.has_value());
+  CHECK(late.error().code() == ErrorCode::timeout);
+  CHECK(late.error().detail().find("take it over again to know") != std::string::npos);
+  // It has given it away meanwhile.
+  const auto owner = [&] {
+    for (const auto& mesh : must(watched.hosts->meshes()).meshes) {
+      if (mesh.name == name) return mesh.owner;
+    }
+    return std::string();
+  };
+  const auto controller = watched.home().to_string() + ",controller";
+  REQUIRE(wait_until([&] { return owner() != controller; }, in_time));
+  // Two leases and more.
+  CHECK_FALSE(wait_until([&] { return is_gone(pid); }, 7s));
+  {
+    auto mesh = must(watched.hosts->take_over(name, watched.heard.handlers(), {.lease = 3s}));
+    // The controller does not count it among its own, and leaves it alone when it ends.
+    watched.controller->send_signal(SIGTERM);
+    CHECK(watched.controller->wait_exit(in_time) == ExitStatus::exited(0));
+    CHECK_FALSE(wait_until([&] { return is_gone(pid); }, 7s));
+  }
+  CHECK(wait_until([&] { return is_gone(pid); }, in_time));
 }

@@ -70,7 +70,7 @@ const std::map<Body, Row>& rows() {
       {Body::OutputTaken, {no, operate, no, no, no}},
       {Body::ProcReady, {no, Role::proc, no, no, no}},
       {Body::ProcHeartbeat, {no, Role::proc, no, no, no}},
-      {Body::StopAndExit, {no, no, host, no, no}},
+      {Body::StopAndExit, {no, no, host, no, operate}},
       {Body::Exit, {no, no, host, no, no}},
       {Body::StreamLogs, {no, observe, no, no, no}},
       {Body::LogStarted, {no, no, no, no, no}},
@@ -118,7 +118,7 @@ const std::map<Body, Row>& rows() {
 
 /// A message that ends its receiver comes last.
 bool is_last(Body body) {
-  return body == Body::Bye || body == Body::ShutdownHost;
+  return body == Body::Bye || body == Body::ShutdownHost || body == Body::StopAndExit;
 }
 
 /// The messages as they are in the golden bytes.
@@ -240,7 +240,7 @@ void check_answer(Body body, const Takes& takes, const std::optional<ControlMess
 
 void check_role(Prober& prober, const std::string& role, std::uint64_t proc, Takes Row::* takes) {
   for (const auto& [body, row] : rows()) {
-    if (is_last(body) && row.*takes) continue;
+    if (is_last(body) && row.*takes && *(row.*takes) <= Role::operate) continue;
     INFO(wire::EnumNameBody(body) << " to the " << role);
     check_answer(body, row.*takes, prober.ask(proc, prober.body(body)));
   }
@@ -288,6 +288,10 @@ TEST_CASE("version: every message is taken or refused in words by every role") {
   CHECK(controller.is_running());
   Prober leaver(host);
   CHECK(prober.hears_bye_of(leaver));
+  check_answer(Body::StopAndExit, Role::operate,
+               prober.ask_last(ProcId(host, ProcName(Name::controller())).key(),
+                               prober.body(Body::StopAndExit)));
+  CHECK(controller.wait_exit(in_time) == ExitStatus::exited(0));
   check_answer(Body::ShutdownHost, Role::operate,
                prober.ask_last(agent, prober.body(Body::ShutdownHost)));
   CHECK(standing.process().wait_exit(in_time) == ExitStatus::exited(0));

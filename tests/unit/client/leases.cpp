@@ -106,6 +106,50 @@ TEST_CASE(
   CHECK(two.renewals(t0 + 27s).size() == 2);
 }
 
+TEST_CASE("supervisor: hosts of ours are renewed like meshes, as each host says whose it is") {
+  Two two;
+  two.lists(kA, {news_of(0, kUs, 60s)}, t0);
+  two.lists(kB, {}, t0);
+  const auto says = [&](const HostAddr& host, std::optional<OwnerUpdate> owner,
+                        Supervisor::Time now) {
+    two.supervisor.answer({Kind::probe, host, {}, {}}, HostUpdate{1, 1, std::move(owner)}, now);
+  };
+  const OwnerUpdate ours{.owner = kUs, .lease = 30s, .loss = wire::OwnerLoss::lapse};
+  says(kA, ours, t0);
+  says(kB, OwnerUpdate{.owner = kUs, .lease = 30s, .loss = wire::OwnerLoss::detach}, t0);
+  CHECK(two.supervisor.owned_hosts() == std::vector{kA, kB});
+  // Detached hosts do not end with us.
+  CHECK(two.supervisor.owned_hosts(/*that_end=*/true) == std::vector{kA});
+  const auto first = two.renewals(t0);
+  REQUIRE(first.size() == 2);
+  CHECK(first[0].meshes == std::vector{kMesh, std::string("service")});
+  CHECK(first[1].meshes == std::vector<std::string>{"service"});
+  two.answer(first, std::monostate(), t0);
+  CHECK(two.renewals(t0 + 9s).empty());
+  CHECK(two.renewals(t0 + 10s).size() == 2);
+  // It was given to another one, and the other one has let its lease lapse.
+  says(kA, OwnerUpdate{.owner = "unix:/b,controller", .lease = 30s}, t0 + 11s);
+  says(kB, OwnerUpdate{.owner = kUs, .lease = 30s, .is_gone = true}, t0 + 11s);
+  CHECK(two.supervisor.owned_hosts().empty());
+}
+
+TEST_CASE(
+    "supervisor: a mesh whose handover had failed is no more ours when all hosts name another "
+    "owner") {
+  Two two;
+  const std::string other = "unix:/a,client-11111111111b";
+  two.lists(kA, {news_of(0, kUs)}, t0);
+  two.lists(kB, {news_of(1, kUs)}, t0);
+  two.supervisor.hold(kMesh);
+  two.lists(kA, {news_of(0, other)}, t0 + 1s);
+  two.supervisor.resume(kMesh, t0 + 2s);
+  CHECK(two.supervisor.live_owned() == 1);
+  // The answer of that host had come too late.
+  two.lists(kB, {news_of(1, other)}, t0 + 3s);
+  CHECK(two.supervisor.live_owned() == 0);
+  CHECK(two.supervisor.stop_owned({}, t0 + 3s).questions.empty());
+}
+
 TEST_CASE(
     "supervisor: what others answer for, what nobody does, and half of a mesh is not renewed") {
   Two two;

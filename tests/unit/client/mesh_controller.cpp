@@ -499,6 +499,77 @@ TEST_CASE(
   CHECK(mesh.turn(t0 + 200s).orders.empty());
 }
 
+TEST_CASE(
+    "mesh_controller: a host that was started again while nobody answered for the mesh has lost "
+    "its "
+    "ranks, and a gang does not wait for them") {
+  auto mesh = make();
+  RestartPlan plan{.policy = {.on = RestartPolicy::On::failure, .gang = Gang::all, .jitter = 0}};
+  auto news = news_of({rank_of(0), rank_of(1)});
+  news.ranks_update.owner =
+      OwnerUpdate{.owner = "unix:/a,controller", .may_restart = true, .restarts = plan};
+  mesh.listed(kA, news, t0);
+  mesh.answered({Order::stream, kA}, news, t0);
+  mesh.absent(kB, t0);
+  // The list of that host may be older than the mesh: it is asked once more.
+  auto asked = mesh.own(true, t0);
+  REQUIRE(asked.orders.size() == 1);
+  CHECK(asked.orders[0].kind == Order::state);
+  CHECK(asked.orders[0].host == kB);
+  const auto lost = mesh.answered(asked.orders[0], fail(ErrorCode::not_exist, ""), t0 + 1s);
+  const auto count = [](const MeshController::Actions& actions, WatchEvent::Kind kind) {
+    return std::count_if(actions.events.begin(), actions.events.end(),
+                         [kind](const auto& event) { return event.kind == kind; });
+  };
+  CHECK(count(lost, WatchEvent::Kind::state) == 2);
+  for (const auto& event : lost.events) {
+    if (event.kind == WatchEvent::Kind::state)
+      CHECK(event.exit_report->cause == wire::Cause::host_lost);
+  }
+  CHECK(count(lost, WatchEvent::Kind::given_up) == 1);
+  // The others cannot go on without them.
+  const auto stop = std::find_if(lost.orders.begin(), lost.orders.end(),
+                                 [](const auto& order) { return order.kind == Order::stop_gang; });
+  REQUIRE(stop != lost.orders.end());
+  CHECK(stop->host == kA);
+  const auto over = mesh.pushed(
+      kA,
+      {{rank_of(0, wire::ProcState::stopped, 2), rank_of(1, wire::ProcState::stopped, 2)},
+       {exit_report_of(0), exit_report_of(1)}},
+      t0 + 2s);
+  CHECK(count(over, WatchEvent::Kind::given_up) == 0);
+  CHECK_FALSE(mesh.is_restarting());
+}
+
+TEST_CASE(
+    "mesh_controller: a rank that waits and is stopped at its host is told once, and not "
+    "restarted") {
+  auto mesh = make({kA});
+  auto news = news_of({rank_of(0), rank_of(1)});
+  news.region = Region(*Extent::parse("host=1,gpu=2"));
+  news.hosts = {kA};
+  RestartPlan plan{.policy = {.on = RestartPolicy::On::failure, .jitter = 0}};
+  OwnerUpdate owner{.owner = "unix:/a,controller", .may_restart = true, .restarts = plan};
+  news.ranks_update.owner = owner;
+  mesh.listed(kA, news, t0);
+  mesh.answered({Order::stream, kA}, news, t0);
+  mesh.own(true, t0);
+  const auto ended =
+      mesh.pushed(kA, {{rank_of(0, wire::ProcState::killed, 2)}, {exit_report_of(0)}}, t0 + 1s);
+  REQUIRE(ended.events.size() == 2);
+  CHECK(ended.events[1].kind == WatchEvent::Kind::restarting);
+  RankUpdate stopped;
+  owner.stopped = {{0, 1}};
+  stopped.owner = owner;
+  const auto told = mesh.pushed(kA, stopped, t0 + 2s);
+  REQUIRE(told.events.size() == 1);
+  CHECK(told.events[0].kind == WatchEvent::Kind::given_up);
+  CHECK(told.events[0].problem == "rank 0 is not restarted: somebody has stopped it");
+  CHECK(told.events[0].overall == Status::Kind::failed);
+  CHECK(mesh.pushed(kA, stopped, t0 + 3s).events.empty());
+  CHECK(mesh.turn(t0 + 60s).orders.empty());
+}
+
 inline wire::RankTrouble trouble_of(std::uint64_t rank, wire::Trouble trouble,
                                     std::uint64_t incarnation = 1) {
   return {rank, incarnation, 1, 12'345, trouble, 'T'};

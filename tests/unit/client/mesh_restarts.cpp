@@ -2,7 +2,9 @@
 // that follows finds (spec 8.9).
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <csignal>
+#include <map>
 
 #include "client/controller/host_restarts.h"
 #include "client/controller/mesh_restarts.h"
@@ -204,6 +206,88 @@ TEST_CASE("mesh_restarts: what its gang has left behind is not restarted later")
   CHECK(later.begin({killed_rank(1)}, {{0, 1}}, kFirst + 5s).starts == Starts{{1, 1}});
 }
 
+TEST_CASE(
+    "mesh_restarts: what a gang has left behind begins on the same charge, the lowest rank too") {
+  // Ranks 1 to 3 restart together; the owner dies when rank 1 alone has not begun.
+  MeshRestarts before(plan_of(2, Gang::rest), 4, 1);
+  (void)before.begin({}, live(4), kFirst);
+  (void)before.on_end(killed_rank(1), kFirst);
+  for (const auto rank : {2U, 3U}) (void)before.on_end(stopped_because(rank, 1), kFirst);
+  REQUIRE(before.turn(kFirst + 1s).starts == Starts{{1, 1}, {2, 1}, {3, 1}});
+  flatbuffers::FlatBufferBuilder builder;
+  const ClockPair here{kFirst + 1s, std::chrono::system_clock::time_point(50'000s)};
+  const auto wire = to_wire(before.plan(kFirst + 1s), here);
+  CHECK(wire.begun.size() == 1);
+  builder.Finish(wire::RestartPlan::Pack(builder, &wire));
+  const auto plan =
+      from_wire(*flatbuffers::GetRoot<wire::RestartPlan>(builder.GetBufferPointer()), here);
+
+  MeshRestarts after(plan, 4, 1);
+  const auto begun = after.begin({killed_rank(1)}, {{0, 0}, {2, 1}, {3, 1}}, kFirst + 5s);
+  CHECK(begun.notices.empty());
+  CHECK(begun.stops.empty());
+  CHECK(begun.starts == Starts{{1, 1}});
+  REQUIRE(after.plan(kFirst + 5s).used.size() == 1);
+  CHECK(after.plan(kFirst + 5s).used[0].all == 1);
+  // Its next end is another one.
+  (void)after.on_live(1, 1);
+  const auto again = after.on_end(killed_rank(1, 1), kFirst + 6s);
+  REQUIRE(again.notices.size() == 1);
+  CHECK(again.notices[0].words.find("(restart 2 of 2)") != std::string::npos);
+
+  // A later rank was restarted without rank 1, which ends for the first time.
+  auto alone = plan;
+  alone.begun = {{3, 1}};
+  MeshRestarts first(alone, 4, 1);
+  CHECK(first.begin({killed_rank(1)}, {{0, 0}, {2, 0}, {3, 1}}, kFirst + 5s).notices.size() == 1);
+}
+
+TEST_CASE("mesh_restarts: ranks that wait and are stopped are told once, the others go on") {
+  MeshRestarts restarts(plan_of(3, Gang::all), 3, 1);
+  (void)restarts.begin({}, live(3), kFirst);
+  (void)restarts.on_end(killed_rank(1), kFirst);
+  const auto stopped = restarts.stop({{1, 2}});
+  REQUIRE(stopped.notices.size() == 1);
+  CHECK(stopped.notices[0].is_given_up);
+  CHECK(stopped.notices[0].ranks == RankSet{{1, 2}});
+  CHECK(stopped.notices[0].words == "rank 1 is not restarted: somebody has stopped it");
+  CHECK(restarts.stop({{1, 2}}).notices.empty());
+  CHECK_FALSE(restarts.is_waiting(1));
+  for (const auto rank : {0U, 2U}) (void)restarts.on_end(stopped_because(rank, 1), kFirst + 1s);
+  CHECK(restarts.turn(kFirst + 2s).starts == Starts{{0, 1}, {2, 1}});
+
+  // An order that is out already is void, too.
+  const auto late = restarts.stop({{0, 1}});
+  CHECK(late.cancelled == Ranks{0});
+  CHECK(late.notices.size() == 1);
+
+  // It was stopped while nobody answered for the mesh.
+  MeshRestarts next(plan_of(3), 2, 1);
+  CHECK(next.stop({{0, 1}}).notices.empty());
+  const auto begun = next.begin({killed_rank(0)}, {{1, 0}}, kFirst);
+  REQUIRE(begun.notices.size() == 1);
+  CHECK(begun.notices[0].is_given_up);
+  CHECK_FALSE(next.is_waiting(0));
+}
+
+TEST_CASE("mesh_restarts: a rank that is lost with its host ends its gang, once") {
+  RankReport lost = killed_rank(2);
+  lost.cause = Cause::host_lost;
+  lost.consequence = true;
+  auto other = lost;
+  other.rank = 3;
+  MeshRestarts restarts(plan_of(3, Gang::all), 4, 1);
+  const auto begun = restarts.begin({lost, other, killed_rank(0)}, {{1, 0}}, kFirst);
+  const auto told = std::count_if(begun.notices.begin(), begun.notices.end(),
+                                  [](const auto& notice) { return notice.is_given_up; });
+  CHECK(told == 1);
+  CHECK_FALSE(restarts.is_waiting(0));
+  REQUIRE_FALSE(begun.stops.empty());
+  CHECK(begun.stops[0].ranks == Ranks{1});
+  (void)restarts.on_end(stopped_because(1, 2), kFirst + 1s);
+  CHECK(restarts.is_over());
+}
+
 TEST_CASE("mesh_restarts: what is stopped is not restarted, and what its host refuses is told") {
   MeshRestarts stopped(plan_of(3), 2, 1);
   stopped.begin({}, live(2), kFirst);
@@ -314,6 +398,36 @@ TEST_CASE("restart_plan: one that no mesh can have is bounded") {
   hostile.window_ms = UINT64_MAX;
   for (int i = 0; i < 5000; ++i) hostile.times.emplace_back(0, i % 2 == 0 ? INT64_MIN : INT64_MAX);
   CHECK(read().used[0].spent.size() == 1000);
+}
+
+TEST_CASE("restart_plan: a host gets the part of its ranks, and no time that does not count") {
+  const ClockPair here{kFirst, std::chrono::system_clock::time_point(50'000s)};
+  auto plan = plan_of(2);
+  plan.policy.window = 60s;
+  for (std::uint64_t rank = 0; rank < 20'000; ++rank)
+    plan.used.push_back({.rank = rank,
+                         .all = 9,
+                         .in_a_row = 1,
+                         .spent = {kFirst - 70s, kFirst - 50s, kFirst - 40s, kFirst - 30s}});
+  const auto part = part_of(plan, [](std::uint64_t rank) { return rank < 10'000; });
+  CHECK(part.used.size() == 10'000);
+  const auto wire = to_wire(part, here);
+  // Two of each rank would count: a host keeps fewer, the latest.
+  CHECK(wire.times.size() == 16384);
+  const auto latest = std::count_if(wire.times.begin(), wire.times.end(), [](const auto& time) {
+    return time.time_ns() == 49'970'000'000'000;
+  });
+  CHECK(latest == 10'000);
+  const auto few = part_of(plan, [](std::uint64_t rank) { return rank < 10; });
+  CHECK(to_wire(few, here).times.size() == 20);
+
+  // The account of a gang is everybody's; what was ordered is told by rank.
+  auto gang = plan_of(2, Gang::all);
+  gang.used = {{.rank = 0, .all = 1, .in_a_row = 1, .spent = {kFirst}}};
+  gang.begun = {{0, 1}, {7, 1}};
+  const auto other = part_of(gang, [](std::uint64_t rank) { return rank == 7; });
+  CHECK(other.used.size() == 1);
+  CHECK(other.begun == std::map<std::uint64_t, std::uint64_t>{{7, 1}});
 }
 
 TEST_CASE("restart_plan: it travels as it is, times by the clock of the day") {

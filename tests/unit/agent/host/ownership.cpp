@@ -83,6 +83,46 @@ TEST_CASE("mesh_ownership: a restart policy is there for the owner that follows"
   CHECK_FALSE(other.may_restart());
 }
 
+TEST_CASE("mesh_ownership: ranks that were stopped are told, and may not be restarted") {
+  MeshOwnership ownership(peer("one"), 60s, true, begun);
+  CHECK_FALSE(ownership.is_stopped(3));
+  CHECK(ownership.stop_rank(3));
+  CHECK_FALSE(ownership.stop_rank(3));
+  CHECK(ownership.stop_rank(4));
+  CHECK(ownership.stop_rank(9));
+  CHECK(ownership.is_stopped(3));
+  CHECK_FALSE(ownership.is_stopped(5));
+  REQUIRE(ownership.stopped().size() == 2);
+  CHECK(ownership.stopped()[0].begin() == 3);
+  CHECK(ownership.stopped()[0].end() == 5);
+  CHECK(ownership.may_restart());
+  MeshOwnership next(peer("one"), 60s, true, begun);
+  next.restore_stopped(ownership.stopped());
+  CHECK(next.is_stopped(9));
+  CHECK(next.may_restart());
+  // The whole mesh, also where its first owner restarts ranks.
+  CHECK(ownership.end_restarts());
+  CHECK_FALSE(ownership.may_restart());
+  CHECK(ownership.is_stopped(5));
+  next.restore_stopped(ownership.stopped());
+  CHECK_FALSE(next.may_restart());
+  // Where nobody restarts ranks there is nothing to tell.
+  MeshOwnership plain(peer("one"), 60s, false, begun);
+  CHECK_FALSE(plain.stop_rank(0));
+  CHECK(plain.stopped().empty());
+}
+
+TEST_CASE("mesh_ownership: a handover may be half done until the new owner renews the lease") {
+  MeshOwnership ownership(peer("one"), 60s, true, begun);
+  CHECK_FALSE(ownership.is_unconfirmed());
+  REQUIRE(ownership.hand_over("m", peer("two"), 5s, wire::OwnerLoss::lapse, begun) == true);
+  CHECK(ownership.is_unconfirmed());
+  REQUIRE(ownership.hand_over("m", peer("two"), 5s, wire::OwnerLoss::lapse, begun) == false);
+  CHECK(ownership.is_unconfirmed());
+  ownership.confirm();
+  CHECK_FALSE(ownership.is_unconfirmed());
+}
+
 TEST_CASE("mesh_ownership: an owner is known at another address by its name and incarnation") {
   const auto there = [](const std::string& name) {
     return *ProcId::parse("unix:/run/m/b," + name + "-13Se1Maqzryj");

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -43,12 +44,26 @@ TEST_CASE("host_restart_plan: what no mesh can have is refused, with the field")
   counted.used.emplace_back(1, std::uint64_t{1} << 62, 1U, 0);
   check_plan_refused(counted, ErrorCode::out_of_range,
                      "RestartProcs.plan.used.all: 4611686018427387904");
-  wire::RestartPlanT timed;
-  for (int i = 0; i < 16385; ++i) timed.times.emplace_back(0, INT64_MIN);
-  check_plan_refused(timed, ErrorCode::too_large, "RestartProcs.plan.times: 16385");
+  wire::RestartPlanT ordered;
+  for (std::uint64_t rank = 0; rank < 16385; ++rank)
+    ordered.begun.emplace_back(rank, rank + 1, 1U, 0U);
+  check_plan_refused(ordered, ErrorCode::too_large, "RestartProcs.plan.begun: 16385");
   wire::RestartPlanT jittery;
   jittery.jitter_milli = 1001;
   check_plan_refused(jittery, ErrorCode::out_of_range, "RestartProcs.plan.jitter_milli: 1001");
+}
+
+TEST_CASE("host_restart_plan: of more times than it keeps it keeps the latest") {
+  wire::RestartPlanT timed;
+  for (std::int64_t i = 0; i < 20'000; ++i) timed.times.emplace_back(7, i % 2 == 0 ? i : -i);
+  const auto kept = parsed_plan(timed);
+  REQUIRE(kept.has_value());
+  const auto& times = (*kept)->times;
+  REQUIRE(times.size() == 16384);
+  CHECK(times.back().time_ns() == 19'998);
+  CHECK(std::is_sorted(times.begin(), times.end(),
+                       [](const auto& a, const auto& b) { return a.time_ns() < b.time_ns(); }));
+  CHECK(times.front().time_ns() == -12'767);
 }
 
 }  // namespace
