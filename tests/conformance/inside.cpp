@@ -75,8 +75,8 @@ TEST_CASE(
   const auto states = must(inner.states());
   for (std::uint64_t rank = 0; rank < 4; ++rank) {
     CHECK(states[rank].code == ErrorCode::none);
-    CHECK(descends(static_cast<pid_t>(states[rank].pid),
-                   static_cast<pid_t>(procs.ranks[rank].pid)));
+    CHECK(
+        descends(static_cast<pid_t>(states[rank].pid), static_cast<pid_t>(procs.ranks[rank].pid)));
   }
   Heard heard;
   auto mesh = must(inner.spawn(

@@ -293,4 +293,4 @@ class HostMesh {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace meshbus
+}  // namespace gnu::visibility("default")]]meshbus

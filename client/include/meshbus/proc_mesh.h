@@ -331,4 +331,4 @@ class ProcMesh {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace meshbus
+}  // namespace gnu::visibility("default")]]meshbus

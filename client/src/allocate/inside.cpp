@@ -74,10 +74,10 @@ class InnerStart {
   Handlers handlers(const std::shared_ptr<InnerTalk>& talk) const {
     return {.on_failure =
                 [talk](const RankReport& rank) {
-                  talk->note_problem(
-                      rank.rank, rank.reason + (rank.stderr_tail.empty()
-                                                    ? std::string()
-                                                    : "; its last words: " + rank.stderr_tail));
+                  talk->note_problem(rank.rank,
+                                     rank.reason + (rank.stderr_tail.empty()
+                                                        ? std::string()
+                                                        : "; its last words: " + rank.stderr_tail));
                 },
             .on_output =
                 [talk](std::uint64_t rank, Stream stream, std::string_view bytes) {
@@ -109,11 +109,11 @@ class InnerStart {
     }
     for (const auto& host : hosts) {
       if (is_over_tcp_)
-        core_.ways().set(
-            host,
-            {{},
-             CurveKeys{keys_->launcher.public_key, keys_->launcher.secret_key,
-                       {keys_->hosts.public_key}, "the key of this launch"}});
+        core_.ways().set(host, {{},
+                                CurveKeys{keys_->launcher.public_key,
+                                          keys_->launcher.secret_key,
+                                          {keys_->hosts.public_key},
+                                          "the key of this launch"}});
     }
     return hosts;
   }
@@ -125,11 +125,8 @@ class InnerStart {
     auto launcher = KeyPair::make();
     if (!hosts || !launcher) return fail(hosts ? launcher.error() : hosts.error());
     keys_ = LaunchKeys{std::move(*hosts), std::move(*launcher)};
-    RemoteOrder order{{},
-                      {},
-                      keys_->hosts.public_key,
-                      keys_->hosts.secret_key,
-                      keys_->launcher.public_key};
+    RemoteOrder order{
+        {}, {}, keys_->hosts.public_key, keys_->hosts.secret_key, keys_->launcher.public_key};
     for (std::uint64_t rank = 0; rank < procs.size(); ++rank) {
       const auto proc = procs.ref().proc_at(rank);
       order.address = proc && proc->host().transport() == Transport::tcp
@@ -194,9 +191,8 @@ Result<HostMesh> HostMesh::inside(Context& context, HostMesh& outer, const Exten
   const auto extent = concat(outer.ref().region().extent(), per_host);
   if (!extent) return fail(extent.error().within("hosts inside of " + outer.ref().to_string()));
   const bool is_over_tcp =
-      std::any_of(outer.hosts().begin(), outer.hosts().end(), [](const HostAddr& host) {
-        return host.transport() != Transport::unix_socket;
-      });
+      std::any_of(outer.hosts().begin(), outer.hosts().end(),
+                  [](const HostAddr& host) { return host.transport() != Transport::unix_socket; });
   InnerStart start(*core, options, is_over_tcp);
   const auto count = extent->num_ranks();
   auto spec = start.spec(count);
@@ -210,8 +206,8 @@ Result<HostMesh> HostMesh::inside(Context& context, HostMesh& outer, const Exten
   auto hosts = start.talk(*procs, *talk, end);
   talk->close();
   if (!hosts) {
-    const auto stopped = procs->stop({.reason = "the hosts inside did not start",
-                                      .grace = kUndoGrace});
+    const auto stopped =
+        procs->stop({.reason = "the hosts inside did not start", .grace = kUndoGrace});
     for (std::uint64_t rank = 0; rank < count; ++rank)
       tell({HostChange::failed, rank, talk->host(rank), hosts.error().detail()});
     auto detail = hosts.error().detail();
@@ -220,9 +216,8 @@ Result<HostMesh> HostMesh::inside(Context& context, HostMesh& outer, const Exten
   }
   for (std::uint64_t rank = 0; rank < count; ++rank)
     tell({HostChange::running, rank, (*hosts)[static_cast<std::size_t>(rank)], {}});
-  auto allocation = std::make_unique<ProcAllocation>(outer_core, *extent, std::move(*hosts),
-                                                     std::move(*procs),
-                                                     outer.impl_->ends_with_us(), tell);
+  auto allocation = std::make_unique<ProcAllocation>(
+      outer_core, *extent, std::move(*hosts), std::move(*procs), outer.impl_->ends_with_us(), tell);
   return HostMesh::allocate(context, "inner", std::move(allocation),
                             std::max(kLeastInnerTime, left_until(end)));
 }

@@ -36,18 +36,17 @@ ProcAllocation::ProcAllocation(std::shared_ptr<ContextCore> core, Extent extent,
       procs_(std::move(procs)),
       ends_with_us_(ends_with_us) {
   core_->run([&] {
-    procs_.impl_->monitor().listen([tell, ends = ends(), hosts = this->hosts(),
-                                    told = std::vector<bool>(this->hosts().size()),
-                                    mesh = procs_.ref().mesh().to_string()](
-                                       const RankReport& report) mutable {
-      // One that had ended before this may be told of twice.
-      if (std::exchange(told[static_cast<std::size_t>(report.rank)], true)) return true;
-      const auto how = text_of_end(report, mesh);
-      ends->note(report.rank, {how});
-      tell({report.is_failure() ? HostChange::failed : HostChange::stopped, report.rank,
-            hosts[static_cast<std::size_t>(report.rank)], how});
-      return true;
-    });
+    procs_.impl_->monitor().listen(
+        [tell, ends = ends(), hosts = this->hosts(), told = std::vector<bool>(this->hosts().size()),
+         mesh = procs_.ref().mesh().to_string()](const RankReport& report) mutable {
+          // One that had ended before this may be told of twice.
+          if (std::exchange(told[static_cast<std::size_t>(report.rank)], true)) return true;
+          const auto how = text_of_end(report, mesh);
+          ends->note(report.rank, {how});
+          tell({report.is_failure() ? HostChange::failed : HostChange::stopped, report.rank,
+                hosts[static_cast<std::size_t>(report.rank)], how});
+          return true;
+        });
   });
 }
 

@@ -21,7 +21,7 @@ class ProcAllocation final : public Allocation {
   bool ends_with_launcher() const override { return ends_with_us_; }
 
  private:
-  std::shared_ptr<ContextCore> core_;  ///< That of the procs.
+  std::shared_ptr<ContextCore> core_;  ///< The procs' own.
   ProcMesh procs_;
   bool ends_with_us_;
 };
