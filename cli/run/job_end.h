@@ -20,7 +20,7 @@ class JobEnd {
  public:
   /// How the attempt went.
   struct Facts {
-    /// Of the first reason to stop that is not a rank's own failure.
+    /// The exit code, when something else than a rank's own failure was the first reason to stop.
     std::optional<int> code;
     /// The job was stopped by us.
     bool has_stopped = false;
