@@ -11,6 +11,8 @@
 namespace meshbus::python {
 namespace {
 
+using Settings = std::vector<std::pair<std::string, std::string>>;
+
 /// Puts ("failure" | "state" | "restart" | "output" | "end", values...) into the inbox.
 Handlers handlers_of(const std::shared_ptr<Inbox>& inbox, bool is_streamed) {
   Handlers handlers;

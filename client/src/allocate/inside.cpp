@@ -1,7 +1,12 @@
 // HostMesh::inside(): procs of one host mesh become the hosts of another one.
 #include <algorithm>
+#include <initializer_list>
+#include <memory>
+#include <optional>
 #include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -91,7 +96,8 @@ class InnerStart {
   }
 
   /// Tells the procs what they need, and waits until they are hosts. Errors: as HostMesh::inside().
-  Result<std::vector<HostAddr>> talk(ProcMesh& procs, InnerTalk& talk, Clock::time_point end) {
+  Result<std::vector<HostAddr>> make_hosts(ProcMesh& procs, InnerTalk& talk,
+                                           Clock::time_point end) {
     if (is_over_tcp_) {
       if (auto said = send_orders(procs, end); !said) return fail(said.error());
       if (!talk.wait(InnerTalk::Wanted::address, end)) return fail(problems(procs, talk));
@@ -203,7 +209,7 @@ Result<HostMesh> HostMesh::inside(Context& context, HostMesh& outer, const Exten
   if (!procs) return fail(procs.error().within(within));
   const auto tell = teller(*core, {.extent = {}, .on_event = options.on_event});
   for (std::uint64_t rank = 0; rank < count; ++rank) tell({HostChange::created, rank, {}, {}});
-  auto hosts = start.talk(*procs, *talk, end);
+  auto hosts = start.make_hosts(*procs, *talk, end);
   talk->close();
   if (!hosts) {
     const auto stopped =

@@ -37,10 +37,10 @@ ProcAllocation::ProcAllocation(std::shared_ptr<ContextCore> core, Extent extent,
       ends_with_us_(ends_with_us) {
   core_->run([&] {
     procs_.impl_->monitor().listen(
-        [tell, ends = ends(), hosts = this->hosts(), told = std::vector<bool>(this->hosts().size()),
+        [tell, ends = ends(), hosts = this->hosts(), told = std::vector<char>(this->hosts().size()),
          mesh = procs_.ref().mesh().to_string()](const RankReport& report) mutable {
           // One that had ended before this may be told of twice.
-          if (std::exchange(told[static_cast<std::size_t>(report.rank)], true)) return true;
+          if (std::exchange(told[static_cast<std::size_t>(report.rank)], char{1}) != 0) return true;
           const auto how = text_of_end(report, mesh);
           ends->note(report.rank, {how});
           tell({report.is_failure() ? HostChange::failed : HostChange::stopped, report.rank,
