@@ -1,5 +1,6 @@
 #include "cli/hosts/host_command.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -85,8 +86,17 @@ Result<void> check_broker_user(const std::string& name) {
   return {};
 }
 
+/// A launcher that starts this host as a proc has only stdout to read: roles and procs write to
+/// stderr then, and what they write is no ready line.
+void set_ready_apart(WardenOptions& options) {
+  if (options.ready_fd != STDOUT_FILENO) return;
+  options.ready_fd = ::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  ::dup2(STDERR_FILENO, STDOUT_FILENO);
+}
+
 int run(HostArguments arguments) {
   auto& options = arguments.warden;
+  set_ready_apart(options);
   if (arguments.is_remote) {
     if (const auto code = prepare_remote(options)) return *code;
   }

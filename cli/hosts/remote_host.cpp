@@ -108,6 +108,19 @@ std::string own_address() {
   return resolved(machine_name());
 }
 
+/// Whether packets to that address end here: one can listen at it.
+bool is_own_address(const std::string& text) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE;
+  addrinfo* found = nullptr;
+  if (text.empty() || ::getaddrinfo(text.c_str(), "0", &hints, &found) != 0) return false;
+  const UniqueFd fd(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const bool is_own = fd && ::bind(fd.get(), found->ai_addr, found->ai_addrlen) == 0;
+  ::freeaddrinfo(found);
+  return is_own;
+}
+
 struct RemoteOrder {
   Json json;
   std::string text(const char* key) const {
@@ -138,7 +151,8 @@ Result<RemoteOrder> read_order() {
 Result<void> prepare(WardenOptions& options) {
   const auto order = read_order();
   if (!order) return fail(order.error());
-  const auto address = HostAddr::tcp(own_address(), 0);
+  const auto wanted = order->text("address");
+  const auto address = HostAddr::tcp(is_own_address(wanted) ? wanted : own_address(), 0);
   if (!address) return fail(address.error().within("this machine's own address"));
   answer({{"address", std::string(address->host())}});
   const auto all = read_order();

@@ -4,14 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <csignal>
-#include <cstring>
-#include <fstream>
-#include <iostream>
 #include <utility>
 
-#include "cli/run/launch_report.h"
+#include "cli/run/job_end.h"
 #include "cli/run/say.h"
 #include "cli/support/exit_codes.h"
 
@@ -22,8 +18,6 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 using Stop = StopLadder::Step;
 
-/// How long stdin may still be on its way to a rank when all have ended.
-constexpr milliseconds kPumpLimit{500};
 /// What the hosts are given to say which ranks are left.
 constexpr milliseconds kLastQuestion{1000};
 /// So often, in milliseconds, we look at the ranks ourselves while nobody reads our output.
@@ -44,10 +38,10 @@ std::string name_of(int signal) {
 }  // namespace
 
 Job::Job(Run& run, JobOrder order)
-    : run_(run), arguments_(run.arguments), order_(std::move(order)) {
-  for (std::size_t number = 0; number < arguments_.roles.size(); ++number)
-    roles_.push_back(std::make_unique<JobRole>(arguments_, number, bell_));
-}
+    : run_(run),
+      arguments_(run.arguments),
+      order_(std::move(order)),
+      roles_(run.arguments, bell_) {}
 
 std::optional<int> Job::run() {
   start(order_.startable());
@@ -93,54 +87,17 @@ void Job::start(Roles roles) {
   });
 }
 
-bool Job::is_up() const {
-  return std::any_of(roles_.begin(), roles_.end(), [](const auto& role) { return role->is_up(); });
-}
-
-bool Job::is_spawning() const {
-  return std::any_of(roles_.begin(), roles_.end(),
-                     [](const auto& role) { return role->parts().is_spawning.load(); });
-}
-
-bool Job::is_blocked() const {
-  return std::any_of(roles_.begin(), roles_.end(),
-                     [](const auto& role) { return role->is_up() && role->events().is_blocked(); });
-}
-
-bool Job::have_all_ended() const {
-  return !is_starting() && std::all_of(roles_.begin(), roles_.end(), [](const auto& role) {
-    return !role->is_up() || role->known().is_ended();
-  });
-}
-
-milliseconds Job::grace() const {
-  milliseconds longest{0};
-  // Another thread writes to those that are still being started.
-  for (const auto& role : roles_) {
-    if (role->is_up()) longest = std::max(longest, role->parts().grace);
-  }
-  return longest;
-}
-
-RoleViews Job::views() const {
-  RoleViews views;
-  for (const auto& role : roles_) {
-    if (role->is_up()) views.push_back(role->view());
-  }
-  return views;
-}
-
 void Job::loop() {
   while (!is_over_) {
     int wait = -1;
-    const auto hang_at = is_up() && !stop_.has_begun() ? run_.hang.due() : std::nullopt;
+    const auto hang_at = roles_.is_up() && !stop_.has_begun() ? run_.hang.due() : std::nullopt;
     for (const auto& when : {run_.timeout_at, stop_.due(), hang_at}) {
       if (!when) continue;
       const auto left = static_cast<int>(std::clamp<std::int64_t>(
           std::chrono::ceil<milliseconds>(*when - Clock::now()).count(), 0, 3'600'000));
       wait = wait < 0 ? left : std::min(wait, left);
     }
-    const bool looks_again = stop_.step() != Stop::gracefully && is_blocked();
+    const bool looks_again = stop_.step() != Stop::gracefully && roles_.is_blocked();
     if (looks_again) wait = wait < 0 ? kLookAgain : std::min(wait, kLookAgain);
     pollfd fds[2] = {{run_.signals.fd(), POLLIN, 0}, {bell_.fd(), POLLIN, 0}};
     ::poll(fds, 2, wait);
@@ -159,7 +116,7 @@ void Job::loop() {
 void Job::on_blocked() {
   // Handlers run one after the other: all events wait behind output without a reader.
   if (stop_.step() == Stop::at_once) {
-    if (have_all_ended()) drop_output();
+    if (!is_starting() && roles_.have_all_ended()) drop_output();
     return;
   }
   bool has_failed = false;
@@ -175,10 +132,10 @@ void Job::on_blocked() {
 void Job::on_signal(int signal) {
   if (is_end_signal(signal)) {
     on_end_signal(signal);
-  } else if (!is_up() && is_spawning()) {
+  } else if (!roles_.is_up() && roles_.is_spawning()) {
     early_signals_.push_back(signal);
   } else if (signal == SIGQUIT) {
-    if (is_up()) run_.hang.look(run_.hosts.context(), views(), "Ctrl-\\");
+    if (roles_.is_up()) run_.hang.look(run_.hosts.context(), roles_.views(), "Ctrl-\\");
   } else {
     const int forwarded = signal == SIGTSTP ? SIGSTOP : signal;
     for (const auto& role : roles_) {
@@ -194,11 +151,11 @@ void Job::on_signal(int signal) {
 void Job::on_end_signal(int signal) {
   const auto first_end = std::find_if(early_signals_.begin(), early_signals_.end(), is_end_signal);
   const bool is_second_end = first_end != early_signals_.end();
-  if (!is_up() && is_spawning() && !is_second_end) {
+  if (!roles_.is_up() && roles_.is_spawning() && !is_second_end) {
     early_signals_.push_back(signal);
     say(name_of(signal) +
         " while the ranks are being started: they are stopped as soon as that is over");
-  } else if (!is_up()) {
+  } else if (!roles_.is_up()) {
     // No mesh that could be stopped in order. The hosts hold a lifeline of this process: they end
     // with it.
     say(name_of(signal) + " while starting");
@@ -212,15 +169,15 @@ void Job::on_end_signal(int signal) {
 
 void Job::on_events() {
   if (is_starting()) {
-    if (!is_started_ && !is_up()) return;
+    if (!is_started_ && !roles_.is_up()) return;
     if (is_started_) on_started();
     if (is_over_) return;
   }
   for (const auto& role : roles_) {
     if (!role->is_up()) continue;
     if (const auto frozen = role->events().take_frozen(); frozen && !stop_.has_begun())
-      run_.hang.on_frozen(run_.hosts.context(), views(), role->rank_name(frozen->rank), *frozen,
-                          Clock::now());
+      run_.hang.on_frozen(run_.hosts.context(), roles_.views(), role->rank_name(frozen->rank),
+                          *frozen, Clock::now());
     if (stop_.has_begun()) continue;
     if (const auto trouble = role->find_trouble()) on_trouble(*role, *trouble);
   }
@@ -229,11 +186,11 @@ void Job::on_events() {
 
 void Job::on_started() {
   const auto started = starting_.get();
-  const bool is_first = !is_up();
+  const bool is_first = !roles_.is_up();
   for (const auto number : starting_roles_) {
     if (roles_[number]->parts().mesh) roles_[number]->set_up();
   }
-  if (!started && !is_up()) return on_start_failed(started.error());
+  if (!started && !roles_.is_up()) return on_start_failed(started.error());
   if (!started && !stop_.has_begun()) {
     begin_stop(kOwnFailure, started.error().to_string(), /*at_once=*/false);
   } else if (!started) {
@@ -263,8 +220,7 @@ void Job::on_start_failed(const Error& error) {
       end != early_signals_.end())
     code_ = end_code(*end);
   is_over_ = true;
-  if (!arguments_.json.empty() && !write_report(json_report(error, *code_)))
-    say("cannot write the report to " + arguments_.json + ": " + std::strerror(errno));
+  if (!arguments_.json.empty()) write_report(arguments_.json, json_report(error, *code_));
 }
 
 void Job::on_trouble(const JobRole& role, const JobRole::Trouble& trouble) {
@@ -307,8 +263,12 @@ void Job::on_order() {
     const auto& because = roles_[stuck->because]->name();
     // Nothing has failed, but half a job is no success.
     if (!roles_[stuck->because]->known().first_failure) code_ = kStopped;
-    say("role " + role + " cannot be started any more: " + because + " has not ended with success");
-    order_stop(because + " has failed, and " + role + " waits for it", /*at_once=*/false);
+    const bool is_unready = order_.state(stuck->because) == JobOrder::State::unready;
+    say("role " + role + " cannot be started any more: " + because +
+        (is_unready ? " has ended without its ready-text" : " has not ended with success"));
+    order_stop(because + (is_unready ? " was never ready, and " : " has failed, and ") + role +
+                   " waits for it",
+               /*at_once=*/false);
     is_over_ = is_over_ || is_quiet;
     return;
   }
@@ -321,20 +281,22 @@ void Job::on_time() {
   if (run_.timeout_at && now >= *run_.timeout_at) {
     run_.timeout_at.reset();
     // While they still are where they hang.
-    if (!stop_.has_begun()) run_.hang.look(run_.hosts.context(), views(), "the --timeout is over");
+    if (!stop_.has_begun())
+      run_.hang.look(run_.hosts.context(), roles_.views(), "the --timeout is over");
     begin_stop(kTimedOut,
                "the --timeout of " + std::to_string(arguments_.timeout->count()) + " ms is over",
                /*at_once=*/false);
   }
-  if (is_up() && !stop_.has_begun()) {
-    const auto stall = run_.hang.pass(run_.hosts.context(), run_.hosts.chosen(), views(), now);
+  if (roles_.is_up() && !stop_.has_begun()) {
+    const auto stall =
+        run_.hang.pass(run_.hosts.context(), run_.hosts.chosen(), roles_.views(), now);
     if (stall && arguments_.stall_stop)
       begin_stop(kTimedOut, *stall, /*at_once=*/false);
     else if (stall)
       say(*stall);
   }
   if (stop_.pass(now)) {
-    if (have_all_ended()) {
+    if (!is_starting() && roles_.have_all_ended()) {
       // A user who pages through the output of a failed run has all the time. A user who
       // stopped the run does not wait.
       if (code_) drop_output();
@@ -399,7 +361,7 @@ void Job::begin_stop(int code, const std::string& reason, bool at_once) {
 
 void Job::order_stop(const std::string& reason, bool at_once, const JobRole* of,
                      std::optional<std::uint64_t> because) {
-  if (!stop_.begin(at_once, grace(), Clock::now())) return;
+  if (!stop_.begin(at_once, roles_.grace(), Clock::now())) return;
   stop_reason_ = reason;
   for (const auto& role : roles_) {
     if (!role->is_up() || role->is_over()) continue;
@@ -413,129 +375,15 @@ void Job::drop_output() {
   is_over_ = true;
 }
 
-bool Job::write_report(const std::string& report) const {
-  if (arguments_.json == "-") return static_cast<bool>(std::cout << report << std::flush);
-  std::ofstream file(arguments_.json);
-  return static_cast<bool>(file << report << std::flush);
-}
-
-bool Job::stop_pumps() {
-  return std::all_of(roles_.begin(), roles_.end(), [](const auto& role) {
-    return !role->parts().pump || role->parts().pump->stop_within(kPumpLimit);
-  });
-}
-
-bool Job::begin_next_attempt(const std::vector<RoleOutcome>& roles) {
-  // What the user or another command wanted is not done again. Jobs of several roles have no
-  // spares.
-  const auto& outcome = roles.front().ranks;
-  if (code_ || is_stopped_elsewhere_ || is_stuck_ || !outcome.is_ended()) return false;
-  if (!outcome.first_failure || roles.size() > 1) return false;
-  if (!stop_pumps()) return false;
-  auto& parts = roles_.front()->parts();
-  const auto words = run_.hosts.begin_next(parts.mesh->ref(), outcome, parts.grace);
-  if (!words) return false;
-  say(*words);
-  if (parts.mpi) parts.mpi->stop();
-  return true;
-}
-
-void Job::tell_what_is_left(const std::vector<RoleOutcome>& roles) {
-  for (std::size_t number = 0; number < roles.size(); ++number) {
-    const auto& role = roles[number];
-    if (!role.mesh) {
-      const auto wait = order_.words_of_wait(number);
-      say("role " + role.name + " was not started" +
-          (wait.empty() ? "" : ": it waited for " + wait));
-      continue;
-    }
-    std::vector<std::uint64_t> left;
-    for (const auto& rank : role.ranks.ranks) {
-      if (!rank.is_terminal()) left.push_back(rank.rank);
-    }
-    if (!left.empty())
-      say((role.name.empty() ? "" : role.name + ": ") + "not ended, or nobody can say: ranks " +
-          to_string(to_rank_set(left)));
-  }
-}
-
-void Job::write_reports(const std::vector<RoleOutcome>& roles, int exit_code) {
-  if (!arguments_.json.empty() && !(is_stuck_ && arguments_.json == "-")) {
-    const auto report = arguments_.has_roles ? json_report(roles, exit_code, run_.hang.json())
-                                             : json_report(roles.front(), exit_code,
-                                                           run_.hosts.former(), run_.hang.json());
-    if (!write_report(report))
-      say("cannot write the report to " + arguments_.json + ": " + std::strerror(errno));
-  }
-  if (arguments_.trace.empty()) return;
-  std::ofstream file(arguments_.trace);
-  if (!(file << launch_trace(*roles.front().mesh, roles.front().ranks) << std::flush))
-    say("cannot write the trace to " + arguments_.trace + ": " + std::strerror(errno));
-}
-
 std::optional<int> Job::finish() {
-  if (!is_up()) return code_.value_or(kOwnFailure);
-  std::vector<RoleOutcome> roles;
-  bool are_ended = !is_starting();
-  for (const auto& role : roles_) {
-    roles.push_back(role->outcome());
-    roles.back().has_ended_job = role.get() == cause_;
-    are_ended = are_ended && (!role->is_up() || roles.back().ranks.is_ended());
-  }
-  const auto first = first_failure(roles);
-  // A lost host has its own code: the job did nothing wrong.
-  int exit_code = code_.value_or(!first                         ? 0
-                                 : is_host_lost(*first->report) ? kHostLost
-                                                                : first->report->shell_code());
-  // With --keep-going we stop nothing: the report names the command that did, and a job that is
-  // half done is no success.
-  for (const auto& role : roles_)
-    is_stopped_elsewhere_ = is_stopped_elsewhere_ ||
-                            (role->is_up() && !stop_.has_begun() && role->events().first_stopped());
-  if (is_stopped_elsewhere_ && exit_code == 0) exit_code = kStopped;
-  if (begin_next_attempt(roles)) return std::nullopt;
-  tell_what_is_left(roles);
-  for (std::size_t number = 0; number < roles.size() && are_ended; ++number) {
-    if (!roles[number].mesh) continue;
-    if (const auto code =
-            roles_[number]->code_after_end(roles[number].ranks, exit_code, code_.has_value()))
-      exit_code = *code;
-  }
-  if (are_ended && arguments_.from != RunArguments::From::addresses) {
-    if (auto down =
-            run_.hosts.all().shutdown(std::chrono::seconds(10), milliseconds(0), "the run is over");
-        !down) {
-      say("the hosts of this run did not end in order: " + down.error().to_string());
-      if (exit_code == 0) exit_code = kOwnFailure;
-    }
-  }
-  write_reports(roles, exit_code);
-  // All is done, only words are left: a signal may interrupt the wait until they are read.
-  run_.signals.release();
-  if (first && is_stuck_) say("first failure: " + words_of(*first));
-  if (!is_stuck_) {
-    std::string words;
-    for (const auto& role : roles) {
-      if (arguments_.report && role.mesh) words += launch_report(*role.mesh, role.ranks);
-    }
-    if (is_stopped_elsewhere_) words += words_of_a_stop(roles);
-    words += last_words(roles);
-    for (std::size_t number = 0; number < roles.size(); ++number) {
-      if (roles[number].mesh) words += roles_[number]->mpi_words(roles[number].ranks);
-    }
-    [[maybe_unused]] const auto n = ::write(STDERR_FILENO, words.data(), words.size());
-  }
-  // What waits for a rank or a reader that does not come cannot be joined; hosts that are left see
-  // our lifeline end.
-  if (!are_ended || is_stuck_ || !stop_pumps()) {
-    std::cout.flush();
-    ::_exit(exit_code);
-  }
-  for (const auto& role : roles_) {
-    role->parts().pump.reset();
-    role->parts().mesh.reset();
-  }
-  return exit_code;
+  if (!roles_.is_up()) return code_.value_or(kOwnFailure);
+  JobEnd::Facts facts{.code = code_,
+                      .has_stopped = stop_.has_begun(),
+                      .is_starting = is_starting(),
+                      .is_stopped_elsewhere = is_stopped_elsewhere_,
+                      .is_stuck = is_stuck_,
+                      .cause = cause_};
+  return JobEnd(run_, roles_, order_, facts).finish();
 }
 
 }  // namespace meshbus::cli

@@ -3,31 +3,20 @@
 #include <atomic>
 #include <chrono>
 #include <future>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/run/event_bell.h"
-#include "cli/run/hang_watch.h"
-#include "cli/run/job_hosts.h"
+#include "cli/run/job_end.h"
 #include "cli/run/job_order.h"
 #include "cli/run/job_role.h"
-#include "cli/run/job_signals.h"
+#include "cli/run/job_roles.h"
+#include "cli/run/run_attempts.h"
 #include "cli/run/run_job.h"
 #include "cli/run/stop_ladder.h"
 
 namespace meshbus::cli {
-
-/// What the attempts of a run have in common.
-struct Run {
-  const RunArguments& arguments;
-  JobSignals signals;
-  JobHosts hosts;
-  /// The end of --timeout, which counts for all attempts together.
-  std::optional<std::chrono::steady_clock::time_point> timeout_at;
-  HangWatch hang = {};
-};
 
 /// One attempt of a run, from its start to its end; the first one starts the hosts, and the last
 /// one ends them. Starts the roles in their order, and stops all when one of them says so. Decides
@@ -62,26 +51,13 @@ class Job {
   void drop_output();
 
   bool is_starting() const { return starting_.valid(); }
-  /// Whether a role is up.
-  bool is_up() const;
-  bool is_spawning() const;
-  bool is_blocked() const;
-  bool have_all_ended() const;
-  std::chrono::milliseconds grace() const;
-  RoleViews views() const;
-
   std::optional<int> finish();
-  bool begin_next_attempt(const std::vector<RoleOutcome>& roles);
-  void tell_what_is_left(const std::vector<RoleOutcome>& roles);
-  void write_reports(const std::vector<RoleOutcome>& roles, int exit_code);
-  bool write_report(const std::string& report) const;
-  bool stop_pumps();
 
   Run& run_;
   const RunArguments& arguments_;
   EventBell bell_;
   JobOrder order_;
-  std::vector<std::unique_ptr<JobRole>> roles_;
+  JobRoles roles_;
   std::vector<RoleAddress> places_;
   /// Roles are being started, these.
   std::future<Result<void>> starting_;

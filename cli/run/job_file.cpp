@@ -161,7 +161,7 @@ class Reader {
         return refuse(node, "env: " + name +
                                 ": takes a text or a number; true passes on the value that it has "
                                 "where the job is started");
-      environment.emplace_back(name, text);
+      environment.push_back({name, text, node.source().begin.line});
     }
     return {};
   }

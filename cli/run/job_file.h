@@ -4,7 +4,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "meshbus/result.h"
@@ -18,8 +17,14 @@ struct JobFileEntry {
   std::vector<std::string> words;  ///< "--restart=on-failure:3"; none: the flag is not set.
 };
 
-/// A variable of ranks: its value, or nothing for the one that the launcher has.
-using JobFileVariable = std::pair<std::string, std::optional<std::string>>;
+/// A variable of ranks.
+struct JobFileVariable {
+  std::string name;
+  std::optional<std::string> value;  ///< Nothing: the one that the launcher has.
+  std::uint32_t line = 0;
+
+  bool operator==(const JobFileVariable&) const = default;
+};
 
 /// [roles.NAME]
 struct JobFileRole {

@@ -6,6 +6,8 @@
 #include <array>
 #include <cstdlib>
 #include <functional>
+#include <sstream>
+#include <string_view>
 #include <utility>
 
 #include "cli/run/job_options.h"
@@ -14,6 +16,7 @@
 #include "cli/support/name_problem.h"
 #include "cli/support/option_error.h"
 #include "common/base/did_you_mean.h"
+#include "common/config/config.h"
 
 namespace meshbus::cli {
 namespace {
@@ -40,10 +43,9 @@ std::string without_dashes(const std::string& text) {
   return text.starts_with("--") ? text.substr(2) : text;
 }
 
-/// Reads words as a command line.
-/// With `is_alone`, what other options are needed or excluded is not looked at.
-Result<void> read_words(const Declare& declare, std::vector<std::string> words, const Place& at,
-                        bool is_alone) {
+/// Reads words as a command line. With `is_alone`, what other options are needed or excluded is not
+/// looked at. Errors: parse_error, without a place.
+Result<void> read_words(const Declare& declare, std::vector<std::string> words, bool is_alone) {
   CLI::App app;
   app.set_help_flag();
   declare(app);
@@ -51,9 +53,9 @@ Result<void> read_words(const Declare& declare, std::vector<std::string> words, 
   try {
     app.parse(std::move(words));
   } catch (const CLI::RequiresError& error) {
-    if (!is_alone) return refuse(at, without_dashes(error.what()));
+    if (!is_alone) return fail(ErrorCode::parse_error, without_dashes(error.what()));
   } catch (const CLI::ParseError& error) {
-    return refuse(at, without_dashes(option_error(error.what())));
+    return fail(ErrorCode::parse_error, without_dashes(option_error(error.what())));
   }
   return {};
 }
@@ -73,6 +75,34 @@ Result<void> check_key(const JobFileEntry& entry, const CLI::App& app, const CLI
                                       : "; did you mean '" + std::string(near) + "'?"));
 }
 
+/// The line of the first key that the words of an error name, as `gang requires --restart` does;
+/// `otherwise` when they name none.
+std::uint32_t line_of_error(const std::string& words, const std::vector<JobFileEntry>& entries,
+                            std::uint32_t otherwise) {
+  std::istringstream text(words);
+  for (std::string word; text >> word;) {
+    while (!word.empty() && std::string_view(",.:;'").find(word.back()) != std::string_view::npos)
+      word.pop_back();
+    for (const auto& entry : entries) {
+      if (without_dashes(word) == entry.key) return entry.line;
+    }
+  }
+  return otherwise;
+}
+
+/// What is wrong with a setting of the file, which is known only where settings are read.
+Result<void> check_settings(const JobFileEntry& entry, const Place& at) {
+  constexpr std::string_view kFront = "--set=";
+  // What others have set wrongly is not the file's fault.
+  if (entry.key != "set" || !load_config({})) return {};
+  for (const auto& word : entry.words) {
+    if (!word.starts_with(kFront)) continue;
+    if (const auto config = load_config({word.substr(kFront.size())}); !config)
+      return refuse(at, config.error().detail());
+  }
+  return {};
+}
+
 /// Checks each entry for itself, so that an error has its line, then reads them together.
 Result<void> read_table(const std::vector<JobFileEntry>& entries, const Declare& declare,
                         const Declare& scratch, const CLI::App& other, const std::string& of_other,
@@ -84,15 +114,23 @@ Result<void> read_table(const std::vector<JobFileEntry>& entries, const Declare&
   for (const auto& entry : entries) {
     const Place here{at.path, entry.line, at.table};
     if (auto known = check_key(entry, app, other, of_other, more, here); !known) return known;
-    if (auto fine = read_words(scratch, entry.words, here, /*is_alone=*/true); !fine) return fine;
+    if (auto fine = read_words(scratch, entry.words, /*is_alone=*/true); !fine)
+      return refuse(here, fine.error().detail());
+    if (auto fine = check_settings(entry, here); !fine) return fine;
     words.insert(words.end(), entry.words.begin(), entry.words.end());
   }
-  return read_words(declare, std::move(words), at, /*is_alone=*/false);
+  if (auto fine = read_words(declare, std::move(words), /*is_alone=*/false); !fine) {
+    const auto& why = fine.error().detail();
+    at.line = line_of_error(why, entries, at.line);
+    return refuse(at, why);
+  }
+  return {};
 }
 
-Result<void> add_variables(const std::vector<JobFileVariable>& variables, const Place& at,
+Result<void> add_variables(const std::vector<JobFileVariable>& variables, Place at,
                            RoleArguments& role) {
-  for (const auto& [name, value] : variables) {
+  for (const auto& [name, value, line] : variables) {
+    at.line = line;
     if (!is_variable_name(name))
       return refuse(at, "env: '" + name +
                             "' cannot be the name of a variable: it is made of letters, digits "

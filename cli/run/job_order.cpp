@@ -11,7 +11,8 @@ namespace {
 constexpr std::string_view kDone = ":done";
 
 bool has_ended(JobOrder::State state) {
-  return state == JobOrder::State::done || state == JobOrder::State::failed;
+  return state == JobOrder::State::done || state == JobOrder::State::unready ||
+         state == JobOrder::State::failed;
 }
 
 tl::unexpected<Error> refuse(const RoleArguments& role, const std::string& why) {
@@ -87,7 +88,13 @@ std::optional<std::vector<std::size_t>> JobOrder::find_circle() const {
 
 bool JobOrder::is_met(const Wait& wait) const {
   const auto state = states_[wait.role];
+  if (state == State::unready) return wait.until == State::done;
   return state == State::done || (wait.until == State::ready && state == State::ready);
+}
+
+bool JobOrder::is_missed(const Wait& wait) const {
+  const auto state = states_[wait.role];
+  return state == State::failed || (state == State::unready && !is_met(wait));
 }
 
 std::vector<std::size_t> JobOrder::startable() const {
@@ -105,7 +112,7 @@ std::optional<JobOrder::Stuck> JobOrder::stuck() const {
   for (std::size_t role = 0; role < states_.size(); ++role) {
     if (states_[role] != State::waiting) continue;
     for (const auto& wait : waits_[role]) {
-      if (states_[wait.role] == State::failed) return Stuck{role, wait.role};
+      if (is_missed(wait)) return Stuck{role, wait.role};
     }
   }
   return std::nullopt;

@@ -14,9 +14,9 @@ namespace meshbus::cli {
 /// role is.
 class JobOrder {
  public:
-  /// How far a role is. `done`: all ranks have ended, none of them failed. `failed`: they have
-  /// ended, and one failed.
-  enum class State { waiting, started, ready, done, failed };
+  /// How far a role is. `done`: all ranks have ended, none of them failed. `unready`: the same, but
+  /// one never wrote its ready-text. `failed`: they have ended, and one failed.
+  enum class State { waiting, started, ready, done, unready, failed };
 
   /// Errors: configuration_error: a role waits for one that is not there, for itself, or in a
   /// circle. `roles` have their names (name_roles()).
@@ -49,6 +49,8 @@ class JobOrder {
   };
 
   bool is_met(const Wait& wait) const;
+  /// Whether it cannot be met any more.
+  bool is_missed(const Wait& wait) const;
   std::optional<std::vector<std::size_t>> find_circle() const;
 
   std::vector<std::string> names_;

@@ -35,8 +35,9 @@ Result<void> name_roles(std::vector<RoleArguments>& roles) {
   std::set<std::string> taken;
   for (const auto& role : roles) {
     if (!role.name.empty() && !taken.insert(role.name).second)
-      return fail(ErrorCode::configuration_error,
-                  "two roles have the name '" + role.name + "': give one of them another --name");
+      return fail(ErrorCode::configuration_error, (role.source.empty() ? "" : role.source + ": ") +
+                                                      "two roles have the name '" + role.name +
+                                                      "': give one of them another --name");
   }
   for (auto& role : roles) {
     if (!role.name.empty()) continue;
@@ -51,9 +52,9 @@ Result<void> name_roles(std::vector<RoleArguments>& roles) {
       const auto [owner, is_new] = owners.emplace(variable, role.name);
       if (!is_new)
         return fail(ErrorCode::configuration_error,
-                    "the roles '" + owner->second + "' and '" + role.name +
-                        "' would both have the variable " + variable +
-                        ": give one of them another name");
+                    (role.source.empty() ? "" : role.source + ": ") + "the roles '" +
+                        owner->second + "' and '" + role.name + "' would both have the variable " +
+                        variable + ": give one of them another name");
     }
   }
   return {};

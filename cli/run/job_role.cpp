@@ -27,8 +27,10 @@ std::string JobRole::rank_name(std::uint64_t rank) const {
 JobOrder::State JobRole::state() const {
   using State = JobOrder::State;
   if (!is_up_) return State::waiting;
-  if (events_.is_ended())
-    return known().first_failure || events_.first_stopped() ? State::failed : State::done;
+  if (events_.is_ended()) {
+    if (known().first_failure || events_.first_stopped()) return State::failed;
+    return events_.num_ready() >= parts_.mesh->size() ? State::done : State::unready;
+  }
   return events_.num_ready() >= parts_.mesh->size() ? State::ready : State::started;
 }
 

@@ -14,4 +14,8 @@ bool ReadyLines::is_ready_now(std::uint64_t rank, std::string_view lines) {
   return true;
 }
 
+void ReadyLines::forget(std::uint64_t rank) {
+  if (rank < is_ready_.size()) is_ready_[rank] = false;
+}
+
 }  // namespace meshbus::cli

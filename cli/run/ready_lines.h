@@ -12,8 +12,10 @@ class ReadyLines {
  public:
   /// `text` in a line of a rank says that it is ready; empty: no line does.
   ReadyLines(std::string text, std::uint64_t ranks);
-  /// The rank has written this, whole lines. Returns true once for each rank.
+  /// The rank has written this, whole lines. Returns true once for each incarnation.
   bool is_ready_now(std::uint64_t rank, std::string_view lines);
+  /// Its next incarnation has to say so again.
+  void forget(std::uint64_t rank);
 
  private:
   std::string text_;

@@ -1,14 +1,17 @@
 #include "cli/run/role_start.h"
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "cli/run/job_plan.h"
 #include "cli/run/preflight.h"
 #include "cli/run/rank_map.h"
 #include "cli/run/ready_lines.h"
 #include "cli/run/restart_settings.h"
+#include "cli/run/role_ports.h"
 #include "cli/run/run_report.h"
 #include "cli/run/say.h"
 #include "cli/run/torch_job.h"
@@ -82,22 +85,38 @@ Handlers make_handlers(const RoleArguments& role, const std::string& name, std::
   handlers.on_failure = [&events](const RankReport& rank) { events.failed(rank); };
   handlers.on_end = [&events](const MeshOutcome&) { events.ended(); };
   const bool has_text = !role.ready_text.empty();
-  handlers.on_state = [&events, has_text](const RankReport& rank) {
+  const auto lines = std::make_shared<ReadyLines>(role.ready_text, size);
+  handlers.on_state = [&events, has_text, lines, restarts = std::vector<std::uint64_t>(size)](
+                          const RankReport& rank) mutable {
+    // What the incarnation before still wrote after its end says nothing of this one.
+    if (rank.rank < restarts.size() &&
+        std::exchange(restarts[rank.rank], rank.restarts) < rank.restarts) {
+      lines->forget(rank.rank);
+      events.unready(rank.rank);
+    }
     if (rank.step != StopStep::none && !rank.is_restarting) events.stopped(rank.rank);
     if (rank.is_terminal()) events.wake();
     const bool is_done = rank.state == ProcState::stopped && !rank.is_failure();
-    if (is_done || (rank.state == ProcState::ready && !has_text)) events.ready(rank.rank);
+    // With --ready-text an end is not enough: only the text says it.
+    if (!has_text && (is_done || rank.state == ProcState::ready)) events.ready(rank.rank);
   };
   handlers.on_trouble = [&events](const RankReport& rank) {
     if (rank.trouble == Trouble::frozen) events.frozen(rank);
   };
-  handlers.on_restart = [prefix = name.empty() ? "" : name + " "](const RestartReport& restart) {
+  handlers.on_restart = [&events, lines,
+                         prefix = name.empty() ? "" : name + " "](const RestartReport& restart) {
+    for (const auto& block : restart.ranks) {
+      for (auto rank = block.begin; rank < block.end; ++rank) {
+        lines->forget(rank);
+        events.unready(rank);
+      }
+    }
     say(prefix + words_of(restart));
   };
-  handlers.on_output = [&events, &writer = parts.writer, lines = ReadyLines(role.ready_text, size)](
-                           std::uint64_t rank, Stream stream, std::string_view bytes) mutable {
+  handlers.on_output = [&events, &writer = parts.writer, lines](std::uint64_t rank, Stream stream,
+                                                                std::string_view bytes) {
     events.wrote();
-    if (lines.is_ready_now(rank, bytes)) events.ready(rank);
+    if (lines->is_ready_now(rank, bytes)) events.ready(rank);
     if (!writer->write(rank, stream, bytes)) events.unwritable(writer->error());
   };
   return handlers;
@@ -119,6 +138,7 @@ Result<void> prepare_job(const RunArguments& run, JobHosts& hosts, bool& is_host
 Result<std::vector<RoleAddress>> place_roles(const RunArguments& run, JobHosts& hosts,
                                              const std::vector<RoleParts*>& parts) {
   std::vector<RoleAddress> places;
+  RolePorts ports;
   const auto uuid = random_u64();
   for (std::size_t number = 0; number < run.roles.size(); ++number) {
     const auto& role = run.roles[number];
@@ -134,7 +154,8 @@ Result<std::vector<RoleAddress>> place_roles(const RunArguments& run, JobHosts& 
     if (!ranks) return fail(ranks.error());
     RoleAddress place{mesh_name(role), std::move(*ranks), 0};
     if (run.has_roles && place.ranks.root_ranks() > 0) {
-      auto port = mesh.free_port(0);
+      auto port = ports.find(role_machine(place.ranks.hosts().front()),
+                             [&mesh] { return mesh.free_port(0); });
       if (!port) return fail(port.error());
       place.port = *port;
     }

@@ -3,14 +3,10 @@
 #include "meshbus/roles.h"
 
 namespace meshbus::cli {
-namespace {
 
-/// What sockets of a rank on that host are reached by.
-std::string machine_of(const HostAddr& host) {
+std::string role_machine(const HostAddr& host) {
   return host.transport() == Transport::tcp ? std::string(host.host()) : "127.0.0.1";
 }
-
-}  // namespace
 
 std::vector<std::pair<std::string, std::string>> role_variables(
     const std::vector<RoleAddress>& roles, std::size_t own) {
@@ -22,10 +18,10 @@ std::vector<std::pair<std::string, std::string>> role_variables(
     variables.emplace_back(variable, role.ranks.to_string());
     std::string machines;
     for (const auto& host : role.ranks.hosts())
-      machines += (machines.empty() ? "" : ",") + machine_of(host);
+      machines += (machines.empty() ? "" : ",") + role_machine(host);
     variables.emplace_back(variable + "_HOSTS", machines);
     if (role.port == 0) continue;
-    variables.emplace_back(variable + "_ADDR", machine_of(role.ranks.hosts().front()));
+    variables.emplace_back(variable + "_ADDR", role_machine(role.ranks.hosts().front()));
     variables.emplace_back(variable + "_PORT", std::to_string(role.port));
   }
   variables.emplace_back("MESHBUS_ROLE", roles[own].name);

@@ -17,6 +17,9 @@ struct RoleAddress {
   std::uint16_t port = 0;
 };
 
+/// What sockets of a rank on that host are reached by. Pure.
+std::string role_machine(const HostAddr& host);
+
 /// The variables of the ranks of role number `own`: MESHBUS_ROLE, MESHBUS_ROLES,
 /// MESHBUS_LISTEN_PORT, and for each role MESHBUS_ROLE_<NAME> (a reference of its ranks),
 /// MESHBUS_ROLE_<NAME>_ADDR and _PORT (where its rank 0 may listen), MESHBUS_ROLE_<NAME>_HOSTS

@@ -18,6 +18,7 @@ namespace meshbus::cli {
 
 /// What the library's threads tell the main thread of a run about one role. Any thread may tell;
 /// the bell rings when there is something new.
+/// Large because: it has a function for each thing that is told, and one that asks for it.
 class RunEvents {
  public:
   explicit RunEvents(const EventBell& bell) : bell_(bell) {}
@@ -75,7 +76,11 @@ class RunEvents {
   void ready(std::uint64_t rank) {
     tell([&] { ready_.insert(rank); });
   }
-  /// How many different ranks that was said of.
+  /// A rank begins another incarnation, which is to be ready anew.
+  void unready(std::uint64_t rank) {
+    tell([&] { ready_.erase(rank); });
+  }
+  /// How many ranks are, or were, ready in their last incarnation.
   std::size_t num_ready() const {
     const std::lock_guard lock(mutex_);
     return ready_.size();

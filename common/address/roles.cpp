@@ -1,5 +1,6 @@
 #include "meshbus/roles.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 namespace meshbus {
@@ -28,7 +29,10 @@ std::vector<std::string> roles() {
 }
 
 Result<ProcMeshRef> role(std::string_view name) {
-  const auto text = variable(role_variable(name));
+  const auto names = roles();
+  // A variable alone is not enough: that of "store_ADDR" is no role's.
+  const bool is_there = std::find(names.begin(), names.end(), name) != names.end();
+  const auto text = is_there ? variable(role_variable(name)) : std::string_view();
   if (text.empty()) {
     const auto all = variable("MESHBUS_ROLES");
     return fail(ErrorCode::not_exist,

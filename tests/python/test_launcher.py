@@ -31,6 +31,22 @@ def test_spawn_runs_a_command_on_every_host(hosts):
     assert mesh.extent == meshbus.Extent(host=2, gpu=2)
 
 
+def test_processes_become_hosts(hosts):
+    with hosts.inside("cell=2", cpus=[0]) as inner:
+        assert inner.extent == meshbus.Extent(host=2, cell=2)
+        with inner.spawn(sh("grep ^Cpus_allowed_list: /proc/self/status >&2")) as mesh:
+            outcome = mesh.wait(30)
+        assert [rank.stderr_tail.split()[1] for rank in outcome.ranks] == ["0"] * 4
+        outer = next(mesh for mesh in hosts.meshes() if mesh.name.startswith("inner-"))
+        with inner.spawn(["sleep", "600"], on_failure=meshbus.ignore) as mesh:
+            os.kill(outer.ranks[1].pid, signal.SIGKILL)
+            lost = next(event.report for event in mesh.events() if event.kind == "failure")
+            mesh.stop()
+        assert lost.rank == 1 and f"rank 1 of {outer.name}" in lost.reason
+    with hosts.spawn(["true"]) as mesh:
+        assert len(mesh.wait(30).ranks) == 2
+
+
 @pytest.mark.parametrize("per_host, extent", [
     (None, "host=2"), (3, "host=2,proc=3"), ("gpu=2,x=1", "host=2,gpu=2,x=1"),
     ({"gpu": 2}, "host=2,gpu=2"), (meshbus.Extent(a=1), "host=2,a=1")])

@@ -15,11 +15,13 @@ namespace {
 
 constexpr std::size_t kMostRead = 64 * 1024;
 
-/// A rank may have put anything in its place: nothing that it names is followed or waited for.
+/// A rank may have put anything in its place: nothing that it names is followed or waited for. A
+/// second name of another file, or a file of somebody else, is not what a rank has written there.
 std::string read_file(const std::string& path) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-  struct stat status{};
+  struct stat status {};
   if (!fd || ::fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode)) return {};
+  if (status.st_nlink != 1 || status.st_uid != ::geteuid()) return {};
   std::string text(kMostRead, '\0');
   const auto size = ::read(fd.get(), text.data(), text.size());
   text.resize(size > 0 ? static_cast<std::size_t>(size) : 0);

@@ -2,10 +2,12 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "meshbus/allocator.h"
@@ -122,6 +124,22 @@ struct ShutdownSummary {
   std::uint64_t hosts = 0;   ///< Hosts that are down now.
 };
 
+/// How hosts are started inside of procs (HostMesh::inside).
+struct InsideOptions {
+  /// All of it counts. `program` is a path or a name on the outer hosts; empty: as for hosts of
+  /// this machine, or found in PATH there when the outer hosts are reached over tcp.
+  HostOptions host = {};
+  /// Words in front of `meshbus host`, such as {"unshare", "--mount"}. What they run hands stdin
+  /// and stdout on and becomes the host, or ends after it; otherwise its end would prove nothing.
+  std::vector<std::string> wrapper = {};
+  /// For the host, over what it would inherit (ProcSpec::environment).
+  std::vector<std::pair<std::string, std::string>> environment = {};
+  /// What bounds each proc, so all of its host: memory, CPUs, user and the like.
+  ProcSettings settings = {};
+  /// Called for each event of the inner hosts (AllocationSpec::on_event).
+  std::function<void(const AllocationEvent&)> on_event = {};
+};
+
 /// Owns a set of hosts. Move-only; once it was moved from, every call fails with refused; all may
 /// be called from any thread.
 class HostMesh {
@@ -142,6 +160,18 @@ class HostMesh {
   /// where that is known.
   static Result<HostMesh> remote(Context& context, std::vector<RemoteHost> hosts,
                                  HostOptions options = {});
+  /// Hosts that are procs of `outer`: it spawns a mesh of procs there, `per_host` on each host, and
+  /// each of these becomes a host, with a broker, an agent and procs of its own, all descendants of
+  /// that proc. The extent is that of the outer hosts followed by `per_host`. What bounds the proc
+  /// bounds the inner host. Whatever ends the proc ends the inner host with all that runs there,
+  /// and the proc's exit report is the proof: ranks of the inner host are lost at that moment, and
+  /// their exit reports name it. The inner hosts end with this mesh too; `outer` may go before, and
+  /// takes them along when its hosts end. Inner hosts are reached over unix sockets where all outer
+  /// hosts are, else over tcp, at the address of their outer host or, where that is none of theirs,
+  /// at their own, with keys that are made for them. Errors: as spawn() and process(); would_block
+  /// on the thread of handlers.
+  static Result<HostMesh> inside(Context& context, HostMesh& outer, const Extent& per_host = {},
+                                 InsideOptions options = {});
   /// The hosts of an allocation (meshbus/allocator.h), each under its rank there. The mesh owns
   /// them from now on: they end with it. Its name is `base` and a fresh uuid. With no rank at all
   /// it succeeds at once. Errors, after which the allocation has been let go: as attach(), for the
@@ -284,4 +314,4 @@ class HostMesh {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace meshbus
+}  // namespace gnu::visibility("default")]]meshbus

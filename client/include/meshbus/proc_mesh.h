@@ -23,6 +23,7 @@
 namespace [[gnu::visibility("default")]] meshbus {
 
 class Allocation;
+class ProcAllocation;
 
 /// How a proc becomes ready (spec 4.3).
 enum class ProcKind : std::uint8_t {
@@ -344,7 +345,8 @@ class ProcMesh {
   explicit ProcMesh(std::unique_ptr<Impl> impl);  ///< For the library.
 
  private:
+  friend class ProcAllocation;
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace meshbus
+}  // namespace gnu::visibility("default")]]meshbus

@@ -11,6 +11,8 @@
 namespace meshbus::python {
 namespace {
 
+using Settings = std::vector<std::pair<std::string, std::string>>;
+
 /// Puts ("failure" | "state" | "restart" | "output" | "end", values...) into the inbox.
 Handlers handlers_of(const std::shared_ptr<Inbox>& inbox, bool is_streamed) {
   Handlers handlers;
@@ -49,6 +51,29 @@ auto spawn_procs(const PythonHosts& self, std::string name, Labels labels, Sizes
         auto ref = procs.ref();
         return py::cast(PythonProcs{{std::make_shared<ProcMesh>(std::move(procs)), "mesh of procs"},
                                     std::move(ref)});
+      });
+}
+
+auto start_inside(const PythonHosts& self, Labels labels, Sizes sizes, const py::dict& spec,
+                  std::vector<std::string> wrapper, const std::string& program,
+                  const Settings& settings, const std::string& containment, double ready) {
+  const auto made = spec_of(spec);
+  return ahead(
+      [hosts = self.held.get(), context = self.context,
+       per_host = extent_of(std::move(labels), std::move(sizes)),
+       options = InsideOptions{.host = {.program = program,
+                                        .containment = containment,
+                                        .settings = settings,
+                                        .ready_limit = milliseconds_of(ready)},
+                               .wrapper = std::move(wrapper),
+                               .environment = made.environment,
+                               .settings = made.settings}] {
+        return HostMesh::inside(*context, *hosts, per_host, options);
+      },
+      [context = self.context](HostMesh inner) {
+        auto ref = inner.ref();
+        return py::cast(PythonHosts{
+            context, {std::make_shared<HostMesh>(std::move(inner)), "host mesh"}, std::move(ref)});
       });
 }
 
@@ -198,6 +223,7 @@ void bind_hosts(py::module_& module) {
       .def_property_readonly("shape",
                              [](const PythonHosts& self) { return shape_of(self.ref.region()); })
       .def("spawn", &spawn_procs)
+      .def("inside", &start_inside)
       .def("meshes", &meshes_on_hosts)
       .def("events", &events_of_hosts)
       .def("logs", &logs_of_mesh)

@@ -146,6 +146,35 @@ class HostMesh(ContextManager):
                 raise
         return mesh
 
+    def inside(self, per_host: Axes = None, *, wrapper: Iterable[str] = (), program: str = "",
+               env: Mapping[str, str] | None = None, limits: Limits | None = None,
+               cpus: Iterable[int] = (), containment: str = "",
+               settings: Mapping[str, str] | None = None, ready: float = _READY) -> HostMesh:
+        """Hosts that are processes on these ones: `per_host` on each starts, and each becomes a
+        host with processes of its own. limits and cpus bound all that is in it. Whatever ends the
+        process ends its host, and is the reason in the reports of the ranks there.
+
+        wrapper: words in front of `meshbus host`, such as ["unshare", "--mount"]; program:
+        `meshbus` there, default that of this release, or the one in PATH of hosts that are reached
+        over tcp."""
+        return self.inside_async(per_host, wrapper=wrapper, program=program, env=env,
+                                 limits=limits, cpus=cpus, containment=containment,
+                                 settings=settings, ready=ready).result()
+
+    def inside_async(self, per_host: Axes = None, *, wrapper: Iterable[str] = (),
+                     program: str = "", env: Mapping[str, str] | None = None,
+                     limits: Limits | None = None, cpus: Iterable[int] = (),
+                     containment: str = "", settings: Mapping[str, str] | None = None,
+                     ready: float = _READY) -> Future[HostMesh]:
+        """The same as a Future: `await hosts.inside_async(...)`."""
+        is_local = all(host.startswith("unix:") for host in self.hosts)
+        program = program or (_context.program() if is_local else "")
+        extent = Extent.of(per_host)
+        made = spec([program or "meshbus"], env=dict(env or {}), limits=limits, cpus=cpus)
+        return _made(self._core.inside(list(extent.labels), list(extent.sizes), made,
+                                       list(wrapper), program, list((settings or {}).items()),
+                                       containment, ready), True)
+
     # --- what is there ------------------------------------------------------------------------
     def meshes(self, timeout: float = 10) -> list[MeshInfo]:
         """The meshes on these hosts, of any program."""

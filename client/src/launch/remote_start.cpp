@@ -143,7 +143,8 @@ std::string RemoteOrder::to_json_line() const {
                   {"containment", containment},
                   {"host_public_key", host_public_key},
                   {"host_secret_key", host_secret_key},
-                  {"launcher_public_key", launcher_public_key}});
+                  {"launcher_public_key", launcher_public_key},
+                  {"address", address}});
 }
 
 std::string advice(const std::string& how, const std::string& words) {

@@ -23,6 +23,8 @@ struct RemoteOrder {
   std::string host_secret_key;
   /// The key of the launcher, which is an operator to them.
   std::string launcher_public_key;
+  /// The address to be known by, if it is one of the machine's. Empty: the host finds its own.
+  std::string address = {};
 
   std::string to_json_line() const;
 };

@@ -23,11 +23,12 @@ std::string own_role();
 /// The roles of the job, in its order, this one included. Empty when it has none.
 std::vector<std::string> roles();
 
-/// The ranks of a role of this job, also of one that is not started yet. Errors: not_exist when the
+/// The ranks of a role of this job, by its name as it was given, in the same letters; also of one
+/// that is not started yet. Errors: not_exist when the
 /// job has no such role; parse_error when the variable that names it was changed.
 Result<ProcMeshRef> role(std::string_view name);
 
 /// The variable that has the reference of a role: "MESHBUS_ROLE_TRAINER" of "trainer".
 std::string role_variable(std::string_view name);
 
-}  // namespace meshbus
+}  // namespace gnu::visibility("default")]]meshbus

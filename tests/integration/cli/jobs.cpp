@@ -224,9 +224,17 @@ TEST_CASE("cli: what is wrong in a job file is said with its line, and what woul
                        "[roles.c]\ncommand = [\"true\"]\nafter = [\"b\"]\n") ==
         "meshbus: FILE:1: [roles.a]: after: a waits for c waits for b waits for a: they wait for "
         "each other; leave one of these out");
-  CHECK(has(refusal_of(a + "gang = \"all\"\n"), "FILE:1: [roles.a] gang requires --restart"));
+  CHECK(has(refusal_of(a + "gang = \"all\"\n"), "FILE:3: [roles.a] gang requires --restart"));
   CHECK(has(refusal_of(a + "on = 3\n"), "FILE:1: [roles.a]: there is no host 3 for --on"));
-  CHECK(has(refusal_of(a + "env = { \"1x\" = 2 }\n"), "'1x' cannot be the name of a variable"));
+  CHECK(has(refusal_of(a + "[roles.a.env]\nFINE = 1\n1x = 2\n"),
+            "FILE:5: [roles.a] env: '1x' cannot be the name of a variable"));
+  CHECK(has(refusal_of("hosts = 1\nenv = { no_such_variable = true }\n" + a),
+            "FILE:2: env: no_such_variable is not set here"));
+  CHECK(has(refusal_of("hosts = 1\nstall-stop = true\n" + a),
+            "FILE:2: stall-stop requires --stall-after"));
+  CHECK(has(refusal_of("hosts = 1\nset = [\"lease=30s\", \"lease=often\"]\n" + a), "FILE:2: "));
+  CHECK(has(refusal_of(a + "[roles.A]\ncommand = [\"true\"]\n"),
+            "FILE:3: [roles.A]: the roles 'a' and 'A' would both have the variable"));
   CHECK(has(refusal_of(a, {"-n", "3"}), "is for one program, and with --job"));
   CHECK(has(refusal_of(a, {"--", "true"}), "with --job the programs are in FILE"));
   CHECK(has(run_cli({"run", "--job", "/no/such/file"}).err,
@@ -240,7 +248,7 @@ TEST_CASE("cli: what is wrong in a job file is said with its line, and what woul
 TEST_CASE("cli: settings of a job file stay when the command line has others") {
   const std::string a = "[roles.a]\ncommand = [\"true\"]\n";
   CHECK(has(refusal_of("set = [\"no.such.key=1\"]\n" + a, {"--set", "tail.lines=3"}),
-            "there is no setting \"no.such.key\""));
+            "FILE:1: there is no setting \"no.such.key\""));
   // The command line decides about a key that both have.
   const TempDir dir;
   const auto job = write_job(dir,

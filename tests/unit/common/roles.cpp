@@ -24,6 +24,9 @@ TEST_CASE("roles: a role is found by its name, one that is not there is refused 
   CHECK(role("stoer").error().code() == ErrorCode::not_exist);
   CHECK(role("stoer").error().detail() == "role 'stoer': the roles of this job are store,train");
   CHECK(role("train").error().code() == ErrorCode::parse_error);
+  // Other letters lead to the same variable, and a variable of a role to another thing.
+  CHECK(role("STORE").error().code() == ErrorCode::not_exist);
+  CHECK(role("store_ADDR").error().code() == ErrorCode::not_exist);
   for (const char* name :
        {"MESHBUS_ROLE", "MESHBUS_ROLES", "MESHBUS_ROLE_STORE", "MESHBUS_ROLE_TRAIN"})
     ::unsetenv(name);

@@ -44,8 +44,8 @@ env = { LR = 0.5 }
   CHECK(job->entries[1].words == Words{"--timeout=1h"});
   CHECK(job->entries[2].words == Words{"--set=lease=30s", "--set=terminate.grace=1s"});
   REQUIRE(job->environment.size() == 2);
-  CHECK(job->environment[0] == JobFileVariable("SEED", std::optional<std::string>("7")));
-  CHECK(job->environment[1] == JobFileVariable("TOKEN", std::nullopt));
+  CHECK(job->environment[0] == JobFileVariable{"SEED", "7", 5});
+  CHECK(job->environment[1] == JobFileVariable{"TOKEN", std::nullopt, 5});
   REQUIRE(job->roles.size() == 2);
   const auto& store = job->roles[0];
   CHECK(store.name == "store");
@@ -60,7 +60,7 @@ env = { LR = 0.5 }
   const auto& actor = job->roles[1];
   CHECK(actor.command == Words{"sh", "-c", "exec ./actor"});
   CHECK(actor.entries[0].words == Words{"--after=store,prepare:done"});
-  CHECK(actor.environment[0] == JobFileVariable("LR", std::optional<std::string>("0.5")));
+  CHECK(actor.environment[0] == JobFileVariable{"LR", "0.5", 16});
 }
 
 TEST_CASE("job_file: what is wrong is said with file, line and what would be right") {

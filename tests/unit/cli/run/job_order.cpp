@@ -57,6 +57,18 @@ TEST_CASE("job_order: a role that was ready and has ended with success counts as
   CHECK_FALSE(order.stuck().has_value());
 }
 
+TEST_CASE("job_order: a role that has ended without its ready-text was never ready, but is done") {
+  auto order = order_of({a_role("a"), a_role("b", {"a"}), a_role("c", {"a:done"})});
+  order.set(0, State::unready);
+  CHECK(order.startable() == Roles{2});
+  REQUIRE(order.stuck().has_value());
+  CHECK(order.stuck()->role == 1);
+  CHECK(order.stuck()->because == 0);
+  order.set(1, State::done);
+  order.set(2, State::done);
+  CHECK(order.is_over());
+}
+
 TEST_CASE("job_order: a role that waits for one that has failed is stuck") {
   auto order = order_of({a_role("a"), a_role("b", {"a"})});
   order.set(0, State::failed);

@@ -29,6 +29,15 @@ TEST_CASE("programs: any other : is a word of the command") {
   }
 }
 
+TEST_CASE("programs: a : with a flag behind it is a word of the command when it is written \\:") {
+  const auto programs = split_programs(
+      {"find", "\\:", "-n", "--", "x", "\\\\:", "a\\:", "\\", ":", "--", "b", "\\:"});
+  REQUIRE(programs.has_value());
+  REQUIRE(programs->size() == 2);
+  CHECK((*programs)[0].command == Words{"find", ":", "-n", "--", "x", "\\:", "a\\:", "\\"});
+  CHECK((*programs)[1].command == Words{"b", ":"});
+}
+
 TEST_CASE("programs: a program without a command, or flags without --, is refused") {
   const auto words_of = [](const Words& words) {
     const auto programs = split_programs(words);
@@ -39,4 +48,5 @@ TEST_CASE("programs: a program without a command, or flags without --, is refuse
   CHECK(words_of({"a", ":", "-n", "4", "--"}) == "there is no command behind the last --");
   CHECK(words_of({"a", ":", "-n", "4", "b"}).find("its command comes last, after --") !=
         std::string::npos);
+  CHECK(words_of({"a", ":", "-n", "4", "b"}).ends_with("write '\\:'"));
 }
