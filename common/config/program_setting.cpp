@@ -16,7 +16,7 @@ constexpr KeyInfo kBoolean{"", ValueKind::boolean, "", "false", "", "", ""};
 constexpr std::size_t kLongestText = 4 * 1024;
 
 template <typename Number>
-std::optional<Number> parse_number(std::string_view text) {
+std::optional<Number> number_from(std::string_view text) {
   Number number{};
   const auto* const end = text.data() + text.size();
   const auto read = std::from_chars(text.data(), end, number);
@@ -34,12 +34,12 @@ struct Parse {
     return *number != 0;
   }
   std::optional<SettingValue> operator()(std::int64_t) const {
-    const auto number = parse_number<std::int64_t>(text);
+    const auto number = number_from<std::int64_t>(text);
     if (!number) return std::nullopt;
     return *number;
   }
   std::optional<SettingValue> operator()(double) const {
-    const auto number = parse_number<double>(text);
+    const auto number = number_from<double>(text);
     if (!number || !std::isfinite(*number)) return std::nullopt;
     return *number;
   }

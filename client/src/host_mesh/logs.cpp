@@ -38,7 +38,7 @@ LogStream::~LogStream() = default;
 namespace {
 
 /// The create ranks of a view.
-RankSet ranks_of(const ProcMeshRef& mesh) {
+RankSet log_ranks_of(const ProcMeshRef& mesh) {
   if (mesh.num_ranks() == mesh.root_ranks())
     return mesh.root_ranks() == 0 ? RankSet() : RankSet{{0, mesh.root_ranks()}};
   std::vector<std::uint64_t> ranks;
@@ -49,11 +49,11 @@ RankSet ranks_of(const ProcMeshRef& mesh) {
 }
 
 /// The ranks to read, by host. Errors: configuration_error, not_exist.
-Result<std::vector<LogFeed::Place>> places_of(const ProcMeshRef& mesh, LogOptions& options) {
+Result<std::vector<LogFeed::Place>> log_places_of(const ProcMeshRef& mesh, LogOptions& options) {
   const auto name = mesh.mesh().to_string();
   if (!options.out && !options.err)
     return fail(ErrorCode::configuration_error, "logs: neither stdout nor stderr is wanted");
-  if (options.ranks.empty()) options.ranks = ranks_of(mesh);
+  if (options.ranks.empty()) options.ranks = log_ranks_of(mesh);
   for (const RankBlock& block : options.ranks) {
     if (block.end > mesh.root_ranks() || block.begin >= block.end)
       return fail(ErrorCode::not_exist,
@@ -108,7 +108,7 @@ Result<LogStream> HostMesh::logs(const MeshReport& mesh, LogOptions options,
   if (!name) return fail(name.error().within("logs"));
   const auto ref = ProcMeshRef::make(*name, mesh.hosts, mesh.region.num_ranks(), mesh.region);
   if (!ref) return fail(ref.error().within("logs of " + mesh.name));
-  auto places = places_of(*ref, options);
+  auto places = log_places_of(*ref, options);
   if (!places) return fail(places.error());
   for (const auto& [host, ranks] : *places) {
     if (std::find(hosts().begin(), hosts().end(), host) == hosts().end())
@@ -125,7 +125,7 @@ Result<LogStream> LogStream::open(Context& context, const ProcMeshRef& mesh, Log
   const auto& core = context.core();
   if (auto fine = check_owner(core); !fine) return fail(fine.error());
   const auto name = mesh.mesh().to_string();
-  auto places = places_of(mesh, options);
+  auto places = log_places_of(mesh, options);
   if (!places) return fail(places.error());
   std::vector<HostAddr> hosts;
   for (const auto& place : *places) hosts.push_back(place.host);

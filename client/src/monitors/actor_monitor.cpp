@@ -18,7 +18,7 @@ constexpr std::chrono::seconds kUnbornGrace{10};
 
 /// Whether an answer leaves open what became of the order: another attempt of the rank may follow,
 /// or the way there comes back. The order can be repeated.
-bool is_unclear(const Error& error) {
+bool may_be_repeated(const Error& error) {
   switch (error.code()) {
     case ErrorCode::timeout:
     case ErrorCode::fate_unknown:
@@ -197,7 +197,7 @@ void ActorMonitor::make_again(Bus& bus, const std::string& self) {
 void ActorMonitor::on_made(const ActorRevival::Order& order, const Result<ControlMessage>& answer) {
   if (!revival_->take_answer(order)) return;
   const auto* const state = answer ? answer->body_as<wire::ActorState>() : nullptr;
-  if (!answer && is_unclear(answer.error())) return revival_->retry(order);
+  if (!answer && may_be_repeated(answer.error())) return revival_->retry(order);
   const auto before = report(order.rank);
   ActorReport made = state != nullptr ? to_report(*state) : ActorReport{};
   if (state == nullptr) {
