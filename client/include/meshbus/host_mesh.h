@@ -314,4 +314,4 @@ class HostMesh {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace gnu::visibility("default")]]meshbus
+}  // namespace meshbus

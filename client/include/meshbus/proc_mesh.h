@@ -349,4 +349,4 @@ class ProcMesh {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace gnu::visibility("default")]]meshbus
+}  // namespace meshbus

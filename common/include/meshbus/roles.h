@@ -31,4 +31,4 @@ Result<ProcMeshRef> role(std::string_view name);
 /// The variable that has the reference of a role: "MESHBUS_ROLE_TRAINER" of "trainer".
 std::string role_variable(std::string_view name);
 
-}  // namespace gnu::visibility("default")]]meshbus
+}  // namespace meshbus
