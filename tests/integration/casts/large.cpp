@@ -67,3 +67,32 @@ TEST_CASE("large casts: each rank answers, and one that is gone does not hold up
   CHECK(mesh.launcher->bus->intake().mapped() == 2);
   mesh.check_all();
 }
+
+TEST_CASE("large casts: a body passes each link once, whatever the number of ranks") {
+  constexpr std::size_t kHosts = 17;
+  constexpr std::uint64_t kBytes = 4 * 1024 * 1024;
+  CastMesh mesh(kHosts, 2);
+  for (auto& proc : mesh.procs) proc->bus->set_body_limit(kBytes);
+  mesh.launcher->bus->set_body_limit(kBytes);
+  CHECK(codes_of(mesh.call(*mesh.ref, "hello")) == std::set<std::string>{"answer"});
+  for (auto& proc : mesh.procs) proc->received.clear();
+  std::vector<std::uint64_t> before;
+  for (const auto& broker : mesh.brokers) before.push_back(broker->counters().received_bytes);
+  Arrival arrival;
+  mesh.launcher->bus->cast_large(mesh.plan(*mesh.ref), 1,
+                                 SharedBody::copy(std::string(kBytes, 'b')), arrival);
+  REQUIRE(mesh.loop.until([&] { return mesh.received() == 2 * kHosts; }));
+  CHECK(arrival.wait(kBytes, 0ms).has_value());
+  // What a host receives of the body is what its links carry of it: one copy.
+  for (std::size_t host = 1; host < kHosts; ++host) {
+    CAPTURE(host);
+    const auto bytes = mesh.brokers[host]->counters().received_bytes - before[host];
+    CHECK(bytes >= kBytes);
+    CHECK(bytes < kBytes + kBytes / 20);
+  }
+  // The sender's own broker gets it once for all of them, and the answers; its rank maps it.
+  const auto own = mesh.brokers[0]->counters().received_bytes - before[0];
+  CHECK(own >= kBytes);
+  CHECK(own < kBytes + kBytes / 10);
+  CHECK(mapped(mesh)[0] + mapped(mesh)[1] == 2);
+}
