@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "client/src/base/time_left.h"
+#include "client/src/base/wire_reports.h"
 #include "client/src/context/check_owner.h"
 #include "client/src/host_mesh/gateway_search.h"
 #include "client/src/host_mesh/status_places.h"
