@@ -144,15 +144,16 @@ MeshRestarts::Outcome MeshRestarts::begin(const std::vector<RankReport>& ended,
   std::vector<RankReport> half_done;
   std::vector<std::uint64_t> stopped;
   for (const auto& end : ended) {
+    if (restarter_.is_stopped(end.rank) && restarter_.counts(end)) stopped.push_back(end.rank);
+  }
+  for (const auto& end : ended) {
     // An owner of an older release has not told what it had begun.
     if (!restarter_.knows_begun() && is_half_done(end, live)) {
       half_done.push_back(end);
       continue;
     }
-    const bool was_stopped = restarter_.is_stopped(end.rank);
     take(outcome, restarter_.on_end(end, now));
     restarter_.on_over(end.rank);
-    if (was_stopped && restarter_.counts(end)) stopped.push_back(end.rank);
   }
   tell_stopped(outcome, std::move(stopped));
   take(outcome, restarter_.resume(half_done, now));

@@ -14,8 +14,9 @@ Restarter::Restarter(RestartPolicy policy, std::uint64_t ranks, std::uint64_t se
 Restarter::Restarter(const RestartPlan& plan, std::uint64_t ranks, std::uint64_t seed)
     : Restarter(plan.policy, ranks, seed) {
   for (const auto& [rank, restarts] : plan.begun) {
-    if (rank < ranks) begun_.emplace(rank, restarts);
+    if (rank < ranks) left_.emplace(rank, restarts);
   }
+  begun_ = left_;
   for (const auto& used : plan.used) {
     if (used.rank >= ranks) continue;
     auto& account = accounts_[used.rank];
@@ -84,8 +85,8 @@ bool Restarter::is_hopeless(const RankReport& end) {
 }
 
 bool Restarter::is_left_behind(const RankReport& end) const {
-  const auto begun = begun_.find(end.rank);
-  return begun != begun_.end() && end.restarts < begun->second && !is_beyond_restart(end);
+  const auto begun = left_.find(end.rank);
+  return begun != left_.end() && end.restarts < begun->second && !is_beyond_restart(end);
 }
 
 bool Restarter::counts(const RankReport& end) const {
@@ -240,6 +241,7 @@ Restarter::Actions Restarter::turn(Time now) {
     for (const auto rank : group.ranks) {
       const auto restarts = ranks_[rank].restarts;
       if (policy_.gang != Gang::one) begun_[rank] = restarts + 1;
+      left_.erase(rank);
       ranks_[rank] = Rank{.begun = now, .restarts = restarts};
       actions.starts.push_back(rank);
     }

@@ -50,7 +50,7 @@ class Restarter {
 
   /// Whether an owner before has told which ranks its gangs had begun to restart: then on_end()
   /// knows what they have left behind, and resume() is not needed.
-  bool knows_begun() const noexcept { return !begun_.empty(); }
+  bool knows_begun() const noexcept { return !left_.empty(); }
   /// These ranks have ended and are over, and an owner before had begun to restart them with a gang
   /// of which others run already: they begin their next life now, on the same budget.
   Actions resume(const std::vector<RankReport>& ends, Time now);
@@ -119,7 +119,9 @@ class Restarter {
   std::vector<Rank> ranks_;
   std::deque<Group> groups_;
   std::map<std::uint64_t, Account> accounts_;
-  /// See RestartPlan.
+  /// See RestartPlan: as the owner before has left it, without what has begun since.
+  std::map<std::uint64_t, std::uint64_t> left_;
+  /// The same, for the owner that follows.
   std::map<std::uint64_t, std::uint64_t> begun_;
   std::minstd_rand random_;
 };
