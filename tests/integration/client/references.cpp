@@ -197,7 +197,7 @@ TEST_CASE(
   {
     const auto stream = must(proc.logs(other, {.err = false, .follow = true}, handlers));
     CHECK(has_read(2, "one 2\n"));
-    must(mesh.write_input(2, "more\n", in_time));
+    CHECK(mesh.write_input(2, "more\n", in_time).has_value());
     CHECK(has_read(2, "one 2\ntwo more\n"));
     CHECK(end.get_future().get().has_value());
   }
