@@ -50,7 +50,7 @@ bool JobEnd::begin_next_attempt(const std::vector<RoleOutcome>& roles) {
     return false;
   if (!outcome.first_failure || roles.size() > 1) return false;
   if (!stop_pumps()) return false;
-  auto& parts = roles_.front()->parts();
+  auto& parts = roles_[0]->parts();
   const auto words = run_.hosts.begin_next(parts.mesh->ref(), outcome, parts.grace);
   if (!words) return false;
   say(*words);

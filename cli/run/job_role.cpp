@@ -29,7 +29,9 @@ JobOrder::State JobRole::state() const {
   if (!is_up_) return State::waiting;
   if (events_.is_ended()) {
     if (known().first_failure || events_.first_stopped()) return State::failed;
-    return events_.num_ready() >= parts_.mesh->size() ? State::done : State::unready;
+    const bool was_ready =
+        arguments_.ready_text.empty() || events_.num_ready() >= parts_.mesh->size();
+    return was_ready ? State::done : State::unready;
   }
   return events_.num_ready() >= parts_.mesh->size() ? State::ready : State::started;
 }
