@@ -207,7 +207,12 @@ Result<HostMesh> HostMesh::inside(Context& context, HostMesh& outer, const Exten
   const auto within = "starting " + std::to_string(count) + " hosts inside of procs";
   auto procs = outer.spawn("inner", per_host, std::move(*spec), start.handlers(talk));
   if (!procs) return fail(procs.error().within(within));
-  const auto tell = teller(*core, {.extent = {}, .on_event = options.on_event});
+  // The procs may be of another context, which outlives this one.
+  const auto tell = [weak = std::weak_ptr(core),
+                     told = teller(*core, {.extent = {}, .on_event = options.on_event})](
+                        const AllocationEvent& event) {
+    if (const auto there = weak.lock()) told(event);
+  };
   for (std::uint64_t rank = 0; rank < count; ++rank) tell({HostChange::created, rank, {}, {}});
   auto hosts = start.make_hosts(*procs, *talk, end);
   talk->close();
