@@ -11,7 +11,7 @@ using namespace meshbus::test;
 
 namespace {
 
-bool has(const std::string& text, const std::string& part) {
+bool says(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
@@ -23,7 +23,7 @@ InsideOptions inside_options() {
 MeshReport outer_procs(const HostMesh& outer) {
   const auto listing = must(outer.meshes());
   REQUIRE(listing.meshes.size() == 1);
-  REQUIRE(has(listing.meshes[0].name, "inner-"));
+  REQUIRE(says(listing.meshes[0].name, "inner-"));
   return listing.meshes[0];
 }
 
@@ -125,8 +125,8 @@ TEST_CASE(
   INFO(lost.reason);
   CHECK(lost.rank == 1);
   CHECK(lost.cause == Cause::host_lost);
-  CHECK(has(lost.reason, "its proc (rank 1 of " + nested.procs.name));
-  CHECK(has(lost.reason, "SIGKILL"));
+  CHECK(says(lost.reason, "its proc (rank 1 of " + nested.procs.name));
+  CHECK(says(lost.reason, "SIGKILL"));
   CHECK(wait_until(
       [&] {
         return std::all_of(inside.begin(), inside.end(),
@@ -177,8 +177,8 @@ TEST_CASE("spec 6.1: hosts inside of procs start all or none, and the error says
     const auto made = HostMesh::inside(context, outer, {}, options);
     REQUIRE_FALSE(made.has_value());
     INFO(made.error().to_string());
-    CHECK(has(made.error().detail(), "dying words"));
-    CHECK(has(made.error().detail(), "exit 7"));
+    CHECK(says(made.error().detail(), "dying words"));
+    CHECK(says(made.error().detail(), "exit 7"));
   }
   SUBCASE("one is never ready") {
     options.wrapper = {"sh", "-c", once + "exec sleep 100; fi; exec \"$@\"", "sh"};
@@ -186,13 +186,13 @@ TEST_CASE("spec 6.1: hosts inside of procs start all or none, and the error says
     const auto made = HostMesh::inside(context, outer, {}, options);
     REQUIRE_FALSE(made.has_value());
     CHECK(made.error().code() == ErrorCode::timeout);
-    CHECK(has(made.error().detail(), "not ready within 3000 ms"));
+    CHECK(says(made.error().detail(), "not ready within 3000 ms"));
   }
   SUBCASE("there is no such program") {
     options.host.program = "/no/where/meshbus";
     const auto made = HostMesh::inside(context, outer, {}, options);
     REQUIRE_FALSE(made.has_value());
-    CHECK(has(made.error().detail(), "/no/where/meshbus"));
+    CHECK(says(made.error().detail(), "/no/where/meshbus"));
   }
   // Nothing of them is left, and the outer hosts are as they were.
   for (const auto& mesh : must(outer.meshes()).meshes) {
