@@ -36,7 +36,7 @@ TEST_CASE("large casts: one memory for all ranks of the host, chunks for the oth
   CHECK(mapped(mesh) == std::vector<std::uint64_t>{1, 1, 1, 0, 0, 0});
   CHECK(mesh.launcher->bus->large_under_way() == 0);
   // Only one host, and only the other.
-  for (const std::uint64_t host : {0, 1}) {
+  for (const std::uint64_t host : {std::uint64_t{0}, std::uint64_t{1}}) {
     Arrival one;
     const auto view = mesh.ref->at("host", host).value();
     mesh.launcher->bus->cast_large(mesh.plan(view), 1, SharedBody::copy(text), one);
