@@ -58,7 +58,7 @@ void CastBodies::send_here(const std::shared_ptr<Transfer>& transfer, const Cast
 }
 
 void CastBodies::send_elsewhere(const std::shared_ptr<Transfer>& transfer, const CastPlan& to) {
-  // Of a part of a view that was planned: it fails for none of the reasons that a plan fails for.
+  // It cannot fail: the whole view was planned.
   auto plan = CastPlan::make(to.view, postbox_.own_host()).value();
   Events events{.is_wanted = transfer->events.is_wanted,
                 .on_failed =
