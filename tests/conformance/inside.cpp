@@ -138,6 +138,9 @@ TEST_CASE(
   must(nested.mesh.stop());
   CHECK(must(nested.inner.shutdown(in_time)).hosts == 2);
   CHECK(must(nested.outer.shutdown(in_time)).hosts == 2);
+  // All of it was killed, so nobody has removed its run directory: the next host does.
+  auto next = must(HostMesh::local(nested.context, of_this_build()));
+  CHECK(must(next.shutdown(in_time)).hosts == 1);
 }
 
 TEST_CASE("spec 6.1: inner hosts end with the outer ones, in order or not, and nothing is left") {
