@@ -73,8 +73,8 @@ Result<std::shared_ptr<const void>> SealedMemory::map(int descriptor, std::size_
   const int seals = ::fcntl(descriptor, F_GET_SEALS);
   if (seals < 0 || (seals & kSeals) != kSeals)
     return fail(ErrorCode::io_error, "a descriptor that is no sealed memory");
-  struct stat state {};
-  struct statfs system {};
+  struct stat state{};
+  struct statfs system{};
   // Huge pages can be sealed too, and may be missing when they are read.
   if (::fstat(descriptor, &state) != 0 || ::fstatfs(descriptor, &system) != 0 ||
       system.f_type != TMPFS_MAGIC)

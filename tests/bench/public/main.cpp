@@ -101,8 +101,7 @@ Figures measure_large(Proc& proc, const Task& task, const std::string& body) {
         task.size, task.amount, [&] { must(proc.send(1, kPages, body, kAnswerLimit)); }, ask);
   const auto made =
       must(SharedBody::make(task.size, [&](char* at) { std::copy(body.begin(), body.end(), at); }));
-  return rate(
-      task.size, task.amount, [&] { must(proc.send(1, kPages, made, kAnswerLimit)); }, ask);
+  return rate(task.size, task.amount, [&] { must(proc.send(1, kPages, made, kAnswerLimit)); }, ask);
 }
 
 /// What rank 0 measures.

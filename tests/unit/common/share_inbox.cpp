@@ -131,7 +131,9 @@ TEST_CASE("share_inbox: what is no ticket with one descriptor is closed, and not
   refused(kTicket + "x", 1);
   refused("short", 1);
   refused(std::string(100'000, 'x'), 1);
-  { connect_to(address); }
+  {
+    connect_to(address);
+  }
   world.turn();
   CHECK(world.inbox.count() == 0);
   CHECK(open_descriptors() == before);
