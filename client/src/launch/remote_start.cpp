@@ -139,12 +139,13 @@ void end_all(const std::vector<Start>& starts, const std::string& failed,
 }  // namespace
 
 std::string RemoteOrder::to_json_line() const {
-  return line_of({{"settings", settings},
-                  {"containment", containment},
-                  {"host_public_key", host_public_key},
-                  {"host_secret_key", host_secret_key},
-                  {"launcher_public_key", launcher_public_key},
-                  {"address", address}});
+  Json order = {{"settings", settings},
+                {"containment", containment},
+                {"host_public_key", host_public_key},
+                {"host_secret_key", host_secret_key},
+                {"launcher_public_key", launcher_public_key}};
+  if (!address.empty()) order["address"] = address;
+  return line_of(order);
 }
 
 std::string advice(const std::string& how, const std::string& words) {

@@ -69,9 +69,11 @@ TEST_CASE("remote_hosts: advice") {
 }
 
 TEST_CASE("remote_hosts: an order is one line of JSON") {
-  const RemoteOrder order{{"lease=1s"}, "sweep", "P", "S", "L"};
-  CHECK(order.to_json_line() ==
-        R"({"settings":["lease=1s"],"containment":"sweep",)"
-        R"("host_public_key":"P","host_secret_key":"S","launcher_public_key":"L"})"
-        "\n");
+  RemoteOrder order{{"lease=1s"}, "sweep", "P", "S", "L"};
+  const std::string begin =
+      R"({"settings":["lease=1s"],"containment":"sweep",)"
+      R"("host_public_key":"P","host_secret_key":"S","launcher_public_key":"L")";
+  CHECK(order.to_json_line() == begin + "}\n");
+  order.address = "127.0.0.1";
+  CHECK(order.to_json_line() == begin + R"(,"address":"127.0.0.1"})" + "\n");
 }
