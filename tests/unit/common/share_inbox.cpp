@@ -170,7 +170,7 @@ TEST_CASE("share_inbox: without a descriptor left it rests, and goes on when the
   rlimit limit{};
   REQUIRE(::getrlimit(RLIMIT_NOFILE, &limit) == 0);
   {
-    const UniqueFd next(::dup(0));
+    const UniqueFd next(::fcntl(0, F_DUPFD_CLOEXEC, 0));
     rlimit low = limit;
     low.rlim_cur = static_cast<rlim_t>(next.get());
     REQUIRE(::setrlimit(RLIMIT_NOFILE, &low) == 0);
