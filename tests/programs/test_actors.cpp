@@ -260,7 +260,7 @@ int main(int argc, char** argv) {
   ::alarm(120);  // whatever goes wrong
   ProcProgram program;
   program.actor<Counter>("counter")
-      .actor<Counter>("small", {.mailbox_count = 5, .mailbox_bytes = 1000})
+      .actor<Counter>("small", {.mailbox_count = 5, .mailbox_bytes = 2000})
       .actor<Social>("social", {.mailbox_count = 100, .mailbox_bytes = 1'000'000})
       .actor<Child>("child")
       .actor<Fragile>("fragile")
