@@ -90,7 +90,7 @@ std::uint32_t line_of_error(const std::string& words, const std::vector<JobFileE
   return otherwise;
 }
 
-/// What is wrong with a setting of the file, which is known only where settings are read.
+/// Checks the settings of the file: only the reader of settings knows what is wrong with one.
 Result<void> check_settings(const JobFileEntry& entry, const Place& at) {
   constexpr std::string_view kFront = "--set=";
   // What others have set wrongly is not the file's fault.

@@ -527,7 +527,7 @@ TEST_CASE("actors: spec 9.2: what an actor sends keeps its order, large messages
   const std::string heard = "a " + size + " b " + size + " c ";
   CHECK(wait_until(
       [&] { return values(must(tally.call("notes", "", in_time))) == Texts(4, heard); }, in_time));
-  // What is too large is refused at once, and so is what would wait without a bound.
+  // A message that is too large is refused at once, and so is one that would wait without a bound.
   for (const auto& changed : must(actors.context.change_settings(
            actors.procs->ref(), {{"message.limit", "5MiB"}}, in_time)))
     REQUIRE(changed.has_value());
