@@ -8,6 +8,7 @@
 #include "client/src/base/time_left.h"
 #include "client/src/context/ask_all.h"
 #include "client/src/context/check_owner.h"
+#include "client/src/context/handover_order.h"
 #include "client/src/host_mesh/host_mesh_impl.h"
 #include "common/address/host_resource.h"
 #include "wire/lifecycle_generated.h"
@@ -73,14 +74,7 @@ Result<void> hand_hosts_over(Connection& connection, const std::vector<HostAddr>
     return fail(ErrorCode::refused,
                 "that controller is of a release that owns no hosts; start a newer "
                 "meshbus-controller");
-  wire::HandOverT order;
-  order.mesh = kHostResource;
-  order.owner = accepted->owner()->str();
-  order.lease_ms = accepted->lease_ms();
-  if (options.lease)
-    order.lease_ms =
-        static_cast<std::uint32_t>(std::clamp<std::int64_t>(options.lease->count(), 0, UINT32_MAX));
-  order.loss = options.detach ? wire::OwnerLoss::detach : wire::OwnerLoss::lapse;
+  const auto order = handover_order(kHostResource, *accepted, options);
   const auto free = ask_owners(connection, hosts, order, end);
   if (!free) return fail(free.error());
   auto problems = ask_all(connection, *free, [&](const HostAddr&) { return order; }, end);

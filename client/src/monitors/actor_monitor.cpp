@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "client/src/base/unclear_answer.h"
 #include "common/wire/control.h"
 #include "meshbus/point.h"
 #include "wire/actors_generated.h"
@@ -19,18 +20,7 @@ constexpr std::chrono::seconds kUnbornGrace{10};
 /// Whether an answer leaves open what became of the order: another attempt of the rank may follow,
 /// or the way there comes back. The order can be repeated.
 bool may_be_repeated(const Error& error) {
-  switch (error.code()) {
-    case ErrorCode::timeout:
-    case ErrorCode::fate_unknown:
-    case ErrorCode::undeliverable:
-    case ErrorCode::host_unreachable:
-    case ErrorCode::link_lost:
-    case ErrorCode::queue_full:
-    case ErrorCode::no_such_proc:
-    case ErrorCode::no_such_host:
-    case ErrorCode::expired: return true;
-    default: return false;
-  }
+  return is_unclear(error.code()) || error.code() == ErrorCode::no_such_host;
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "client/src/base/time_left.h"
 #include "client/src/context/ask_all.h"
 #include "client/src/context/check_owner.h"
+#include "client/src/context/handover_order.h"
 #include "client/src/proc_mesh/owner_survey.h"
 #include "client/src/proc_mesh/proc_mesh_impl.h"
 #include "wire/lifecycle_generated.h"
@@ -86,14 +87,7 @@ Result<void> hand_over(ContextCore& core, Connection& connection, const std::str
   ask_all(
       connection, hosts, [&](const HostAddr&) { return stream; },
       Clock::now() + (end - Clock::now()) / 3, /*once=*/true);
-  wire::HandOverT order;
-  order.mesh = mesh;
-  order.owner = accepted->owner()->str();
-  order.lease_ms = accepted->lease_ms();
-  if (options.lease)
-    order.lease_ms =
-        static_cast<std::uint32_t>(std::clamp<std::int64_t>(options.lease->count(), 0, UINT32_MAX));
-  order.loss = options.detach ? wire::OwnerLoss::detach : wire::OwnerLoss::lapse;
+  const auto order = handover_order(mesh, *accepted, options);
   // The new owner renews nothing before all hosts have confirmed.
   core.run(
       [&] { connection.upkeep().begin_handover(mesh, std::chrono::milliseconds(order.lease_ms)); });

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "client/src/base/unclear_answer.h"
 #include "client/src/base/wire_reports.h"
 #include "common/base/log.h"
 #include "wire/supervision_generated.h"
@@ -22,21 +23,6 @@ std::uint64_t restarts_of(const wire::MeshState& state, std::uint64_t rank) {
     if (state.ranks()->Get(i)->rank() == rank) return state.ranks()->Get(i)->restarts();
   }
   return 0;
-}
-
-/// Whether an answer leaves open what became of the question.
-bool is_unclear(const Error& error) {
-  switch (error.code()) {
-    case ErrorCode::timeout:
-    case ErrorCode::fate_unknown:
-    case ErrorCode::undeliverable:
-    case ErrorCode::host_unreachable:
-    case ErrorCode::link_lost:
-    case ErrorCode::queue_full:
-    case ErrorCode::no_such_proc:
-    case ErrorCode::expired: return true;
-    default: return false;
-  }
 }
 
 }  // namespace
@@ -150,7 +136,7 @@ void RestartOrders::on_answer(Part part, const Result<ControlMessage>& answer) {
     part.since = core_.reactor().now();
     return ask_again(std::move(part));
   }
-  if (is_unclear(answer.error())) {
+  if (is_unclear(answer.error().code())) {
     part.is_unclear = true;
     return ask_again(std::move(part));
   }
@@ -175,7 +161,7 @@ void RestartOrders::on_state(Part part, const Result<ControlMessage>& answer) {
                                                     " takes the order and does not follow it"));
       return;
     }
-  } else if (!answer && !is_unclear(answer.error())) {
+  } else if (!answer && !is_unclear(answer.error().code())) {
     prune(part, *monitor);
     monitor->fail_incarnations(part.ranks, answer.error());
     return;
