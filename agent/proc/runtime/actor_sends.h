@@ -37,6 +37,8 @@ class ActorSends {
 
   /// Errors: too_large, queue_full.
   Result<void> send(const ProcId& to, std::uint32_t port, std::string_view body);
+  /// Whether messages wait here, or are on their way.
+  bool is_waiting() const noexcept { return num_lanes_.load(std::memory_order_acquire) > 0; }
 
  private:
   struct Message {

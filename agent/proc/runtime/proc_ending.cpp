@@ -108,7 +108,8 @@ void ProcEnding::leave(Reactor::Time end, std::function<void()> then) {
 }
 
 void ProcEnding::wait_to_leave(Reactor::Time give_up, std::function<void()> then) {
-  const bool is_waiting = bus_->queued_bytes() > 0 || bus_->large_under_way() > 0;
+  const bool is_waiting =
+      bus_->queued_bytes() > 0 || bus_->large_under_way() > 0 || parts_.actor_sends.is_waiting();
   if (!parts_.life.is_cut() && is_waiting && reactor_.now() < give_up) {
     reactor_.after(std::chrono::milliseconds(1),
                    [this, give_up, then = std::move(then)] { wait_to_leave(give_up, then); });

@@ -10,6 +10,7 @@
 
 #include "agent/proc/actors/actor_system.h"
 #include "agent/proc/loop/work_queue.h"
+#include "agent/proc/runtime/actor_sends.h"
 #include "agent/proc/runtime/bootstrap.h"
 #include "agent/proc/runtime/handler_intake.h"
 #include "agent/proc/runtime/proc_life.h"
@@ -41,6 +42,7 @@ class ProcEnding {
     ActorSystem& actors;
     HandlerIntake& intake;
     const SettingsPort& settings;
+    const ActorSends& actor_sends;
   };
   /// `is_process`: the process is this proc's own, and ends with it; SIGTERM and SIGINT stop it.
   /// Throws std::system_error when there is no descriptor left. `on_cut`: it has just been cut off.

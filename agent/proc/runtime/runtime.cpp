@@ -80,7 +80,8 @@ Runtime::Runtime(Bootstrap bootstrap, ProcProgram program, Kind kind, std::funct
                .work = work_,
                .actors = actors_,
                .intake = intake_,
-               .settings = settings_},
+               .settings = settings_,
+               .actor_sends = actor_sends_},
               kind == Kind::process, std::move(on_cut)) {}
 
 Result<void> Runtime::check_caller(const ProcId& to) const {

@@ -543,3 +543,15 @@ TEST_CASE("actors: spec 9.2: what an actor sends keeps its order, large messages
   must(actors.procs->stop());
   must(actors.hosts.shutdown(in_time));
 }
+
+TEST_CASE("actors: spec 9.2: large messages that wait behind others leave before their proc ends") {
+  Actors actors("host=1", "gpu=2");
+  auto tally = actors.spawn("counter", "tally", "0");
+  const std::string size = std::to_string(3 * 1024 * 1024);
+  const auto right = must(tally.at("gpu", 1));
+  CHECK(values(must(must(tally.at("gpu", 0)).call("send right", size, in_time))) == Texts{"sent"});
+  must(actors.procs->stop({.reason = "the end", .ranks = {{0, 1}}}));
+  const std::string heard = "a " + size + " b " + size + " c ";
+  CHECK(wait_until([&] { return values(must(right.call("notes", "", in_time))) == Texts{heard}; },
+                   in_time));
+}
