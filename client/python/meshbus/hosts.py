@@ -170,7 +170,9 @@ class HostMesh(ContextManager):
         is_local = all(host.startswith("unix:") for host in self.hosts)
         program = program or (_context.program() if is_local else "")
         extent = Extent.of(per_host)
-        made = spec([program or "meshbus"], env=dict(env or {}), limits=limits, cpus=cpus)
+        made = spec([program or "meshbus"], mesh=False, env=dict(env or {}), cwd=None,
+                    restart=None, limits=limits, cpus=cpus, bind=None, output="capture",
+                    ready=None, partial=False, grace=None, stdin=())
         return _made(self._core.inside(list(extent.labels), list(extent.sizes), made,
                                        list(wrapper), program, list((settings or {}).items()),
                                        containment, ready), True)
