@@ -88,12 +88,12 @@ std::string binding_notes_text(const BindingMap& map) {
 }
 
 nlohmann::ordered_json rank_map_json(const ProcMeshRef& mesh, const BindingMap& map) {
-  using Json = nlohmann::ordered_json;
+  using Ordered = nlohmann::ordered_json;
   if (map.ranks.empty()) return nullptr;
   const auto text_or_null = [](const std::string& text) {
-    return text.empty() ? Json(nullptr) : Json(text);
+    return text.empty() ? Ordered(nullptr) : Ordered(text);
   };
-  Json json = {{"ranks", Json::array()}, {"notes", Json::array()}};
+  Ordered json = {{"ranks", Ordered::array()}, {"notes", Ordered::array()}};
   for (const auto& bound : map.ranks)
     json["ranks"].push_back({{"rank", bound.rank},
                              {"host", host_of(mesh, bound.rank)},

@@ -75,6 +75,24 @@ void add_kind(CLI::App& verb, RankOptions& options) {
       ->needs(flag)
       ->type_name("N")
       ->group(kRankGroup);
+  verb.add_option_function<std::vector<std::string>>(
+          "--program-set",
+          [&options](const std::vector<std::string>& words) {
+            for (const auto& word : words) {
+              const auto equals = word.find('=');
+              if (equals == 0 || equals == std::string::npos)
+                throw CLI::ValidationError("--program-set", "takes NAME=VALUE, not '" + word + "'");
+              options.program_settings.emplace_back(word.substr(0, equals),
+                                                    word.substr(equals + 1));
+            }
+          },
+          "With --mesh: a setting that the program declares; may be given again. `meshbus config "
+          "NAME --change program.SETTING=VALUE` changes it later")
+      ->needs(flag)
+      ->type_name("NAME=VALUE")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->group(kRankGroup);
 }
 
 void add_environment(CLI::App& verb, RankOptions& options) {
@@ -245,6 +263,7 @@ ProcSpec RankOptions::make_spec(const std::vector<std::string>& command) const {
   spec.procs_per_process = procs_per_process;
   spec.command = command;
   spec.environment = environment;
+  spec.program_settings = program_settings;
   spec.settings = settings;
   spec.binding = binding;
   spec.grace = grace;

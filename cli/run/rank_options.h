@@ -24,6 +24,8 @@ struct RankOptions {
   std::uint32_t procs_per_process = 1;
   /// -x NAME (with our value) or NAME=VALUE.
   std::vector<std::pair<std::string, std::string>> environment = {};
+  /// --program-set NAME=VALUE
+  std::vector<std::pair<std::string, std::string>> program_settings = {};
   /// --nice, --umask, --uid, --gid, --no-new-privs, --cpu-set, --memory, --cpus, --pids, --rlimit
   ProcSettings settings = {};
   std::optional<std::chrono::milliseconds> grace = {};

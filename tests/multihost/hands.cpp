@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -184,15 +185,20 @@ TEST_CASE("multihost: exec with keys has a terminal: size, resize, Ctrl-C, a pas
   CHECK(wait_until([&] { return site.procs_on(1, "meshbus-hands") == 0; }, in_time));
 }
 
-TEST_CASE("multihost: 1 GB beside a rank, by exec and by forward, does not delay control") {
+TEST_CASE("multihost: megabytes beside a rank, by exec and by forward, do not delay control") {
+  // MESHBUS_TEST_STREAM_MB: megabytes through each; tests/soak/streams says 1000.
+  const char* const wanted = std::getenv("MESHBUS_TEST_STREAM_MB");
+  const std::string megabytes = wanted == nullptr ? "150" : wanted;
   const KeyedSite site(
       "exec /usr/bin/python3 -c \"import socket\n"
       "s=socket.create_server(('127.0.0.1',8181))\n"
       "while True:\n"
       " c,_=s.accept()\n"
-      " for i in range(1000): c.sendall(bytes(1000000))\n"
+      " for i in range(" +
+      megabytes +
+      "): c.sendall(bytes(1000000))\n"
       " c.close()\"");
-  const auto bytes = std::to_string(1'000'000'000);
+  const std::string bytes = megabytes + "000000";
   const auto check = [&](const std::string& what, Process& stream) {
     const auto begin = std::chrono::steady_clock::now();
     auto pinged = ping_while(site, stream);

@@ -31,6 +31,9 @@ Words cli(const Words& words);
 /// `meshbus WORDS...`, to its end.
 Finished run_cli(const Words& words, ProcessOptions options = {});
 
+inline bool has(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
 Words lines_of(std::string_view text);
 Words sorted(Words lines);
 /// "" when there is none.

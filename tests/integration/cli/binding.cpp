@@ -36,10 +36,6 @@ Finished run_bound(Words options, ProcessOptions process, const std::string& scr
   return run_cli(options, std::move(process));
 }
 
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 }  // namespace
 
 TEST_CASE("binding: --bind core gives each rank a core of its own, and memory beside it" *

@@ -10,10 +10,6 @@ using namespace meshbus::test;
 
 namespace {
 
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 std::string write_job(const TempDir& dir, const std::string& text) {
   const auto path = dir / "job.toml";
   std::ofstream(path) << text;

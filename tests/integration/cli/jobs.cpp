@@ -11,10 +11,6 @@ using namespace meshbus::test;
 
 namespace {
 
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 void replace_all(std::string& text, const std::string& old, const std::string& with) {
   for (auto at = text.find(old); at != std::string::npos; at = text.find(old, at + with.size()))
     text.replace(at, old.size(), with);

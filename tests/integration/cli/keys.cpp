@@ -40,10 +40,6 @@ ProcessOptions as(const TempDir& dir, const std::string& name) {
                           {"MESHBUS_KEYS_OWN", dir / (name + ".key")}}};
 }
 
-bool has(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
-
 }  // namespace
 
 TEST_CASE("cli: keygen makes keys where hosts look for them, and shows no secret") {

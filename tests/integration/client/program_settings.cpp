@@ -1,5 +1,7 @@
 // The settings of a program: declared in the ranks, set by the spawn, changed while they run (spec
 // 6.5).
+#include <regex>
+
 #include "tests/world/client_library.h"
 
 using namespace std::chrono_literals;
@@ -144,4 +146,38 @@ TEST_CASE(
   CHECK(error.code() == ErrorCode::configuration_error);
   CHECK(error.detail().find("only mesh procs have settings of their program") != std::string::npos);
   must(hosts.shutdown(in_time));
+}
+
+TEST_CASE("cli: spec 6.5: --program-set sets what config shows and changes") {
+  const StandingHost standing;
+  Process controller(Words{bin("meshbus-controller"), "--hosts", standing.address()});
+  const auto on_host = [&](Words words, const Words& command = {}) {
+    words.insert(words.begin() + 1, {"--hosts", standing.address()});
+    words.insert(words.end(), command.begin(), command.end());
+    return run_cli(words);
+  };
+  const Words command{"--", bin("meshbus_test_proc"), "settings"};
+  auto done = on_host({"spawn", "m", "--wait-for-controller", "--mesh", "--program-set", "rate=0.5",
+                       "--program-set", "name=a=b c"},
+                      command);
+  INFO(done.err);
+  REQUIRE(done.status == ExitStatus::exited(0));
+  done = on_host({"config", "m[0]", "--change", "program.rate=0.75"});
+  INFO(done.out);
+  CHECK(std::regex_search(done.out, std::regex("program.rate +0.75 +runtime\n")));
+  CHECK(std::regex_search(done.out, std::regex("program.name +a=b c +launcher\n")));
+  CHECK(on_host({"stop", "m"}).status == ExitStatus::exited(0));
+
+  done = on_host({"spawn", "n", "--mesh", "--program-set", "speed=1"}, command);
+  CHECK(done.status != ExitStatus::exited(0));
+  CHECK(done.err.find(kWhatThereIs) != std::string::npos);
+  for (const Words& wrong :
+       {Words{"--mesh", "--program-set", "rate"}, Words{"--mesh", "--program-set", "=1"},
+        Words{"--program-set", "rate=1"}}) {
+    Words words{"spawn", "n"};
+    words.insert(words.end(), wrong.begin(), wrong.end());
+    done = on_host(std::move(words), command);
+    CHECK(done.status == ExitStatus::exited(2));
+    CHECK(done.err.find("--program-set") != std::string::npos);
+  }
 }

@@ -13,11 +13,14 @@
 #include <vector>
 
 #include "common/wire/wire_values.h"
+#include "meshbus/controller.h"
 #include "tests/integration/controller/subscriber.h"
 #include "wire/supervision_generated.h"
 
 /// What the tests of a controller and of its subscribers share.
 namespace meshbus::test {
+
+using Kind = SupervisionEvent::Kind;
 
 /// Hosts that stand, a controller of them, and a launcher.
 struct Controlled {

@@ -17,8 +17,6 @@ using namespace meshbus::test;
 
 namespace {
 
-using Kind = SupervisionEvent::Kind;
-
 /// What a listener was told, for the test's thread to look at.
 class Told {
  public:

@@ -12,7 +12,6 @@ using namespace std::chrono_literals;
 using namespace meshbus;
 using namespace meshbus::test;
 using nlohmann::json;
-using Kind = SupervisionEvent::Kind;
 
 namespace {
 

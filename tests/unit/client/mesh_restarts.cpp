@@ -38,7 +38,7 @@ RankReport killed_rank(std::uint64_t rank, std::uint64_t restarts = 0) {
   return end;
 }
 
-RankReport stopped_because(std::uint64_t rank, std::uint64_t cause, std::uint64_t restarts = 0) {
+RankReport stopped_for(std::uint64_t rank, std::uint64_t cause, std::uint64_t restarts = 0) {
   RankReport end;
   end.rank = rank;
   end.restarts = restarts;
@@ -130,10 +130,9 @@ TEST_CASE("mesh_restarts: a gang is stopped because of a rank, and all of it res
   REQUIRE(decided.stops.size() == 1);
   CHECK(decided.stops[0].ranks == Ranks{0, 2});
   CHECK(decided.stops[0].cause == 1);
-  CHECK(restarts.on_end(stopped_because(0, 1), kFirst + 100ms).notices.empty());
+  CHECK(restarts.on_end(stopped_for(0, 1), kFirst + 100ms).notices.empty());
   CHECK(restarts.turn(kFirst + 1s).starts.empty());  // rank 2 lives
-  CHECK(restarts.on_end(stopped_because(2, 1), kFirst + 2s).starts ==
-        Starts{{0, 1}, {1, 1}, {2, 1}});
+  CHECK(restarts.on_end(stopped_for(2, 1), kFirst + 2s).starts == Starts{{0, 1}, {1, 1}, {2, 1}});
   for (const auto rank : {0U, 1U, 2U}) restarts.on_live(rank, 1);
   // The budget is that of the mesh. Without it the others go, too.
   const auto over = restarts.on_end(killed_rank(0, 1), kFirst + 3s);
@@ -143,8 +142,8 @@ TEST_CASE("mesh_restarts: a gang is stopped because of a rank, and all of it res
   CHECK(over.stops[0].ranks == Ranks{1, 2});
   CHECK(over.stops[0].why == "rank 0 is not restarted: its budget of 1 restart is used up");
   CHECK_FALSE(restarts.is_over());
-  CHECK(restarts.on_end(stopped_because(1, 0, 1), kFirst + 4s).notices.empty());
-  CHECK(restarts.on_end(stopped_because(2, 0, 1), kFirst + 4s).notices.empty());
+  CHECK(restarts.on_end(stopped_for(1, 0, 1), kFirst + 4s).notices.empty());
+  CHECK(restarts.on_end(stopped_for(2, 0, 1), kFirst + 4s).notices.empty());
   CHECK(restarts.is_over());
 }
 
@@ -153,7 +152,7 @@ TEST_CASE("mesh_restarts: a gang of which an owner before has restarted a part i
   plan.used = {{.rank = 0, .all = 1, .in_a_row = 1, .spent = {kFirst}}};
   MeshRestarts restarts(plan, 2, 1);
   // Rank 1 had failed and runs again; rank 0 was stopped for it, and does not.
-  const auto begun = restarts.begin({stopped_because(0, 1)}, {{1, 1}}, kFirst + 5s);
+  const auto begun = restarts.begin({stopped_for(0, 1)}, {{1, 1}}, kFirst + 5s);
   CHECK(begun.notices.empty());
   CHECK(begun.stops.empty());
   CHECK(begun.starts == Starts{{0, 1}});
@@ -168,7 +167,7 @@ TEST_CASE("mesh_restarts: a gang that failed as a whole and runs in part is char
   // 1; it had no answer for ranks 1 and 3.
   MeshRestarts restarts(plan, 4, 1);
   const auto begun =
-      restarts.begin({killed_rank(1), stopped_because(3, 1)}, {{0, 1}, {2, 1}}, kFirst + 5s);
+      restarts.begin({killed_rank(1), stopped_for(3, 1)}, {{0, 1}, {2, 1}}, kFirst + 5s);
   CHECK(begun.notices.empty());
   CHECK(begun.stops.empty());
   CHECK(begun.starts == Starts{{1, 1}, {3, 1}});
@@ -186,7 +185,7 @@ TEST_CASE("mesh_restarts: what its gang has left behind is not restarted later")
   auto plan = plan_of(3, Gang::all);
   plan.policy.codes = {75};
   plan.used = {{.rank = 0, .all = 1, .in_a_row = 1, .spent = {kFirst}}};
-  auto wanted = stopped_because(1, 0);
+  auto wanted = stopped_for(1, 0);
   wanted.because.reset();
   wanted.consequence = false;
   MeshRestarts stopped(plan, 2, 1);
@@ -212,7 +211,7 @@ TEST_CASE(
   MeshRestarts before(plan_of(2, Gang::rest), 4, 1);
   (void)before.begin({}, live(4), kFirst);
   (void)before.on_end(killed_rank(1), kFirst);
-  for (const auto rank : {2U, 3U}) (void)before.on_end(stopped_because(rank, 1), kFirst);
+  for (const auto rank : {2U, 3U}) (void)before.on_end(stopped_for(rank, 1), kFirst);
   REQUIRE(before.turn(kFirst + 1s).starts == Starts{{1, 1}, {2, 1}, {3, 1}});
   flatbuffers::FlatBufferBuilder builder;
   const ClockPair here{kFirst + 1s, std::chrono::system_clock::time_point(50'000s)};
@@ -253,8 +252,8 @@ TEST_CASE("mesh_restarts: ranks that wait and are stopped are told once, the oth
   CHECK(stopped.notices[0].words == "rank 1 is not restarted: somebody has stopped it");
   CHECK(restarts.stop({{1, 2}}).notices.empty());
   CHECK_FALSE(restarts.is_waiting(1));
-  (void)restarts.on_end(stopped_because(0, 1), kFirst + 1s);
-  CHECK(restarts.on_end(stopped_because(2, 1), kFirst + 1s).starts == Starts{{0, 1}, {2, 1}});
+  (void)restarts.on_end(stopped_for(0, 1), kFirst + 1s);
+  CHECK(restarts.on_end(stopped_for(2, 1), kFirst + 1s).starts == Starts{{0, 1}, {2, 1}});
 
   // An order that is out already is void, too.
   const auto late = restarts.stop({{0, 1}});
@@ -284,7 +283,7 @@ TEST_CASE("mesh_restarts: a rank that is lost with its host ends its gang, once"
   CHECK_FALSE(restarts.is_waiting(0));
   REQUIRE_FALSE(begun.stops.empty());
   CHECK(begun.stops[0].ranks == Ranks{1});
-  (void)restarts.on_end(stopped_because(1, 2), kFirst + 1s);
+  (void)restarts.on_end(stopped_for(1, 2), kFirst + 1s);
   CHECK(restarts.is_over());
 }
 
@@ -368,7 +367,7 @@ TEST_CASE("host_restarts: stops name the rank that is their reason, one reason i
 
 TEST_CASE("mesh_restarts: a rank that begins after its gang was given up is stopped") {
   MeshRestarts restarts(plan_of(3, Gang::all), 2, 1);
-  (void)restarts.begin({killed_rank(0), stopped_because(1, 0)}, {}, kFirst);
+  (void)restarts.begin({killed_rank(0), stopped_for(1, 0)}, {}, kFirst);
   const auto started = restarts.turn(kFirst + 60s);
   REQUIRE(started.starts == Starts{{0, 1}, {1, 1}});
   const auto refused = restarts.on_refused(1, "it is drained", kFirst + 61s);
