@@ -27,7 +27,16 @@ std::string number_text(const char* form, double value) {
   return text.data();
 }
 
-bool is_slow(const LinkExam& link) {
+/// Whether messages to it stay on this machine.
+bool is_here(const std::string& host) {
+  return host == kThisMachine || host.starts_with("unix:") || host.starts_with("tcp:127.") ||
+         host.starts_with("tcp:[::1]") || host.starts_with("tcp:localhost:");
+}
+
+/// Within one machine nothing is said of a network: what is slow there is the machine, which has
+/// something else to do.
+bool is_slow(const SiteExam& site, const LinkExam& link) {
+  if (is_here(site.hosts[link.from].host) && is_here(site.hosts[link.to].host)) return false;
   return link.code == ErrorCode::none && (link.round_trip >= kSlowRoundTrip ||
                                           (link.bytes_per_s && *link.bytes_per_s < kSlowBytes));
 }
@@ -161,7 +170,7 @@ std::vector<Finding> judge_links(const SiteExam& site) {
   gather([](const LinkExam& link) { return is_wrong_key(link.code); }, wrong_key_finding);
   gather([](const LinkExam& link) { return link.code == ErrorCode::unroutable; }, unlinked_finding);
   gather(is_cut, cut_finding);
-  gather(is_slow, slow_finding);
+  gather([&site](const LinkExam& link) { return is_slow(site, link); }, slow_finding);
   return findings;
 }
 

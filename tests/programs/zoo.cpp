@@ -12,8 +12,9 @@
 //     test_zoo --runner DIR
 //
 // The proc makes a child that runs away: it forks and ends every few milliseconds, each time in a
-// session of its own, so that a search for it finds the pid of a process that is gone. DIR/runner
-// is there once it runs. It gives up after twenty seconds.
+// session of its own, so that a search for it finds the pid of a process that is gone. DIR/.running
+// is locked (flock) as long as one of them is alive, DIR/.ran is there once the first has ended. It
+// gives up after twenty seconds.
 //
 //     test_zoo --wild DIR
 //
@@ -23,6 +24,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -31,6 +33,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <string>
+#include <utility>
 
 namespace {
 
@@ -84,12 +87,17 @@ void in_daemon(Body body) {
 [[noreturn]] void run_away(const std::string& directory) {
   timespec start{};
   ::clock_gettime(CLOCK_MONOTONIC, &start);
+  const int lock = ::open((directory + "/.running").c_str(), O_RDWR | O_CREAT, 0600);
+  if (lock < 0 || ::flock(lock, LOCK_SH) != 0) die("flock");
   say_pid(directory, "runner");
   ignore_polite_signals();
+  bool is_first = true;
   while (true) {
     const pid_t child = ::fork();
     if (child > 0) std::_Exit(0);
     if (child == 0) ::setsid();
+    if (child == 0 && std::exchange(is_first, false))
+      ::close(::open((directory + "/.ran").c_str(), O_WRONLY | O_CREAT, 0600));
     ::alarm(longest_run_seconds);  // each of them, should it be kept from looking at the time
     // Also when the fork failed: then this one goes on.
     timespec now{};

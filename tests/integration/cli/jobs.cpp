@@ -3,6 +3,7 @@
 
 #include <csignal>
 #include <fstream>
+#include <map>
 
 #include "tests/world/command_line.h"
 
@@ -40,12 +41,15 @@ std::string refusal_of(const std::string& text, const Words& more = {}) {
 }
 
 /// examples/jobs/rl.toml; the ranks of `role` begin with this line of sh.
-std::string example_job(const TempDir& dir, const std::string& role, const std::string& line) {
+std::string example_job(const TempDir& dir, const std::map<std::string, std::string>& lines) {
   auto text = read_file(example_file("rl.toml"));
-  const std::string command = R"(command = ["python3", "examples/jobs/rl.py", ")" + role + R"("])";
-  REQUIRE(has(text, command));
-  replace_all(text, command,
-              "shell = '" + line + "; exec python3 " + example_file("rl.py") + " " + role + "'");
+  for (const auto& [role, line] : lines) {
+    const std::string command =
+        R"(command = ["python3", "examples/jobs/rl.py", ")" + role + R"("])";
+    REQUIRE(has(text, command));
+    replace_all(text, command,
+                "shell = '" + line + "; exec python3 " + example_file("rl.py") + " " + role + "'");
+  }
   replace_all(text, "examples/jobs/rl.py\"", example_file("rl.py") + "\"");
   return write_job(dir, text);
 }
@@ -261,7 +265,7 @@ TEST_CASE("cli: settings of a job file stay when the command line has others") {
 TEST_CASE("cli: the job file of the examples runs, also when its trainer fails once") {
   const TempDir dir;
   const auto job =
-      example_job(dir, "trainer", "[ $RANK$MESHBUS_RESTARTS = 10 ] && { sleep 0.5; exit 7; }");
+      example_job(dir, {{"trainer", "[ $RANK$MESHBUS_RESTARTS = 10 ] && { sleep 0.5; exit 7; }"}});
   const auto finished = run_cli({"run", "--job", job});
   INFO(finished.err);
   INFO(finished.out);
@@ -290,18 +294,27 @@ TEST_CASE("cli: the failure of each role over three hosts is one story") {
   const std::string hosts = h0.address() + "," + h1.address() + "," + h2.address();
   struct Failure {
     std::string role;
-    std::string line;
+    /// What its ranks do before and after a rank of each role is there.
+    std::string before, after;
     int code;
     std::string first;
   };
   for (const auto& failure : {
-           Failure{"store", "(sleep 1.5; kill -9 $$) & :", 137, "store rank 0 "},
-           Failure{"trainer", "[ $RANK = 1 ] && { sleep 0.7; exit 4; }", 4, "trainer rank 1 "},
-           Failure{"rollout", "[ $RANK = 2 ] && exit 6", 6, "rollout rank 2 "},
+           Failure{"store", "{", "kill -9 $$; } & :", 137, "store rank 0 "},
+           Failure{"trainer", "[ $RANK = 1 ] && {", "exit 4; }", 4, "trainer rank 1 "},
+           Failure{"rollout", "[ $RANK = 2 ] && {", "exit 6; }", 6, "rollout rank 2 "},
        }) {
     CAPTURE(failure.role);
     const TempDir dir;
-    const auto job = example_job(dir, failure.role, failure.line);
+    std::map<std::string, std::string> begins;
+    std::string all;
+    for (const std::string role : {"store", "trainer", "rollout"}) {
+      begins[role] = "touch " + dir / (role + ".$RANK");
+      all += (all.empty() ? "test -e " : " && test -e ") + dir / (role + ".0");
+    }
+    begins[failure.role] +=
+        "; " + failure.before + " until " + all + "; do sleep 0.05; done; " + failure.after;
+    const auto job = example_job(dir, begins);
     // It ends with its failure, and not before.
     auto text = read_file(job);
     replace_all(text, "STEPS = 20", "STEPS = 20000");

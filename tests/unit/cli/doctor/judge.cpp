@@ -263,6 +263,15 @@ TEST_CASE("doctor judge: a host that is bad with several others is one finding")
   CHECK(finding.hosts == std::vector<std::string>{"tcp:h3:7420"});
   CHECK(has(finding.text, "slow with 3 of the 4 hosts that were tried with it"));
   CHECK(has(finding.text, "a round trip takes 80 ms, and 2.0 MB/s get through"));
+  // No network is between hosts of this machine.
+  for (const char* here : {"unix:/run/meshbus/bus", "tcp:127.0.0.2:7420", "tcp:[::1]:7420"}) {
+    site = sound_site(2);
+    site.hosts[1].host = here;
+    link(site, 0, 1).bytes_per_s = 2e6;
+    CHECK(judge(site).empty());
+    link(site, 1, 2).bytes_per_s = 2e6;
+    CHECK(only_finding(site).code == "slow");
+  }
 
   site = sound_site(4);
   link(site, 2, 4).code = ErrorCode::timeout;
