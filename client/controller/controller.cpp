@@ -215,6 +215,9 @@ void Controller::ask(const Supervisor::Question& question) {
       wire::StreamStateT stream;
       stream.mesh = question.mesh;
       stream.subscriber = gateway_.self().to_string();
+      const auto* const mesh = supervisor_.find(question.mesh);
+      stream.owner_moved =
+          mesh != nullptr && supervisor_.has_moved(*mesh, question.host, gateway_.self());
       bus->request(to, std::move(stream), options_.answer_limit, on_answer);
       break;
     }

@@ -117,18 +117,25 @@ void HandoverService::on_offer_mesh(const Request& request, const wire::OfferMes
 }
 
 void HandoverService::give_hosts(const Request& request, const wire::HandOver& message) {
-  const auto owned = supervisor_.owned_hosts();
+  // Not only those that are known to be ours: one that was handed to us just now has not been heard
+  // of. Its agent knows.
   std::vector<HostAddr> hosts;
+  std::string missing;
   for (flatbuffers::uoffset_t i = 0; message.hosts() != nullptr && i < message.hosts()->size();
        ++i) {
     const auto host = HostAddr::parse(message.hosts()->Get(i)->string_view());
     if (!host) return gateway_.bus()->refuse(request, host.error().within("HandOver.hosts"));
-    if (std::find(owned.begin(), owned.end(), *host) != owned.end()) hosts.push_back(*host);
+    if (std::ranges::find(options_.hosts, *host) != options_.hosts.end()) {
+      hosts.push_back(*host);
+    } else if (missing.size() < kTextLimit) {
+      missing += (missing.empty() ? "" : ", ") + host->to_string();
+    }
   }
-  if (hosts.empty())
+  if (hosts.empty() || !missing.empty())
     return gateway_.bus()->refuse(
-        request, Error(ErrorCode::not_exist, "controller " + gateway_.self().to_string() +
-                                                 " answers for none of these hosts"));
+        request, Error(ErrorCode::not_exist,
+                       "controller " + gateway_.self().to_string() + " does not answer for " +
+                           (missing.empty() ? "any of these hosts" : "host " + missing)));
   struct Asked {
     std::size_t open = 0;
     std::optional<Error> problem;

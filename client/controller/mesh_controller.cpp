@@ -15,7 +15,7 @@ MeshController::Entry* MeshController::find(const HostAddr& host) {
 }
 
 void MeshController::take_head(const MeshUpdate& update) {
-  if (region() == nullptr) {
+  if (region() == nullptr && RankLayout::can_be(update.region.num_ranks(), update.hosts.size())) {
     events_.set_region(std::make_shared<const Region>(update.region));
     layout_.set(update.region.num_ranks(), update.hosts);
   }
@@ -40,6 +40,8 @@ void MeshController::tell(std::uint64_t number, Time now) {
 
 bool MeshController::take(Entry& here, const wire::RankState& state, Time now) {
   using Change = RankBook::Change;
+  // There is no such rank, whatever the host says.
+  if (region() != nullptr && state.rank() >= region()->num_ranks()) return false;
   const auto change = ranks_.take(here.first, state);
   if (change == Change::none) return false;
   // A rank that turns up behind the stop of the others is stopped as well.
@@ -341,7 +343,7 @@ bool MeshController::adopt(Time now) {
   for (const auto& end : ends) reports.push_back(to_rank_report(end));
   restarts_.emplace(*plan, region()->num_ranks(), std::hash<std::string>()(mesh()));
   take_stops();
-  carry_out(restarts_->begin(reports, live, now));
+  carry_out(restarts_->begin(std::move(reports), std::move(live), now));
   return false;
 }
 

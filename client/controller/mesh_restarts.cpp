@@ -130,10 +130,12 @@ bool MeshRestarts::is_half_done(const RankReport& end,
   });
 }
 
-MeshRestarts::Outcome MeshRestarts::begin(const std::vector<RankReport>& ended,
-                                          const std::map<std::uint64_t, std::uint64_t>& live,
-                                          Time now) {
+MeshRestarts::Outcome MeshRestarts::begin(std::vector<RankReport> ended,
+                                          std::map<std::uint64_t, std::uint64_t> live, Time now) {
   Outcome outcome;
+  // What a host said of ranks that there are not, before the size of the mesh was known.
+  std::erase_if(ended, [&](const RankReport& end) { return end.rank >= size_; });
+  live.erase(live.lower_bound(size_), live.end());
   // Ranks of which nothing was heard yet may live.
   for (std::uint64_t rank = 0; rank < size_; ++rank) live_.emplace(rank, 0);
   for (const auto& [rank, restarts] : live) live_[rank] = restarts;

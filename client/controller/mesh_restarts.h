@@ -49,8 +49,8 @@ class MeshRestarts {
   /// What is known when the controller comes to answer for the mesh: the last ends, the earliest
   /// first, and how often each live rank was restarted. An owner before may have left a restart
   /// half done.
-  Outcome begin(const std::vector<RankReport>& ended,
-                const std::map<std::uint64_t, std::uint64_t>& live, Time now);
+  Outcome begin(std::vector<RankReport> ended, std::map<std::uint64_t, std::uint64_t> live,
+                Time now);
   /// A rank has ended, with its exit report. Once for each end.
   Outcome on_end(const RankReport& end, Time now);
   /// A live rank is known to be in that incarnation. One that begins after its gang was given up

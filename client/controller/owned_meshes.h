@@ -39,6 +39,12 @@ class OwnedMeshes {
     return held_.contains(mesh.mesh()) || mesh.owners().is_owned_by(names_);
   }
 
+  /// Whether that host knows us as its owner by a name that we had before `present`.
+  bool has_moved(const MeshController& mesh, const HostAddr& host,
+                 const std::string& present) const {
+    return contains(mesh) && mesh.owners().is_former_on(host, names_, present);
+  }
+
   /// All its hosts say that, and it is not being handed over: its ranks are ours to restart.
   bool may_restart(const MeshController& mesh) const {
     return !paused_.contains(mesh.mesh()) && mesh.owners().is_owned_by(names_);

@@ -26,6 +26,13 @@ class OwnershipBook {
       return !entry.second.is_gone && names.contains(entry.second.owner);
     });
   }
+  /// Whether that host names one of these, and not `present`, the last of them.
+  bool is_former_on(const HostAddr& host, const std::set<std::string>& names,
+                    const std::string& present) const {
+    const auto found = owners_.find(host);
+    return found != owners_.end() && !found->second.is_gone && found->second.owner != present &&
+           names.contains(found->second.owner);
+  }
   /// Whether some host says that one of these names answers for it.
   bool names_any_of(const std::set<std::string>& names) const {
     return std::any_of(owners_.begin(), owners_.end(), [&](const auto& entry) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -11,6 +13,13 @@ namespace meshbus {
 /// Where the ranks of a mesh lie: in blocks over its hosts (meshbus/proc_mesh_ref.h). Pure.
 class RankLayout {
  public:
+  /// What a host agent takes: kMostRanksPerHost of agent/host/model/mesh_spec.h.
+  static constexpr std::uint64_t kMostPerHost = 16'384;
+  /// Whether so many ranks can be on so many hosts; a host that says more is wrong.
+  static bool can_be(std::uint64_t ranks, std::size_t hosts) {
+    return ranks / kMostPerHost <= std::max<std::size_t>(hosts, 1);
+  }
+
   void set(std::uint64_t ranks, std::vector<HostAddr> hosts) {
     ranks_ = ranks;
     hosts_ = std::move(hosts);

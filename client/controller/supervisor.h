@@ -72,6 +72,10 @@ class Supervisor {
   /// their leases are renewed.
   Actions add_name(const std::string& name, Time now);
   bool is_owned(const MeshController& mesh) const { return owned_.contains(mesh); }
+  /// Whether that host knows us as the owner of the mesh by a name before this one.
+  bool has_moved(const MeshController& mesh, const HostAddr& host, const ProcId& self) const {
+    return owned_.has_moved(mesh, host, self.to_string());
+  }
   /// We are handing the mesh over: it stays ours, whatever its hosts report, until all of them have
   /// confirmed.
   void hold(const std::string& mesh);

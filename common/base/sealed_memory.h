@@ -22,8 +22,8 @@ class SealedMemory {
   static Result<UniqueFd> fill(std::size_t bytes, const std::function<void(char*)>& write);
 
   /// Maps what another process made, to be read, once it is known to be sealed memory of exactly
-  /// that size: nothing that its maker does later can change a byte, or end the reader with SIGBUS.
-  /// The descriptor may be closed afterwards. Errors: io_error.
+  /// that size, without holes: nothing that its maker does later can change a byte, or end the
+  /// reader with SIGBUS. The descriptor may be closed afterwards. Errors: io_error.
   static Result<std::shared_ptr<const void>> map(int descriptor, std::size_t bytes);
 };
 

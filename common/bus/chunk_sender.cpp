@@ -33,7 +33,7 @@ void ChunkSender::retry_after(Transfer& transfer, std::uint64_t number,
       forget(again.id, again.to);
       transfers_.erase(number);
     } else if (reactor_.now() >= again.give_up) {
-      finish(number, fail(Requests::queue_is_full()));
+      finish(number, fail(Error(again.refusal)));
     } else {
       go_on(number);
     }
@@ -62,6 +62,7 @@ void ChunkSender::go_on(std::uint64_t number) {
     requests_.drop(call);
     transfer.sent = offset;
     --transfer.under_way;
+    transfer.refusal = Requests::queue_is_full();
     return retry_after(transfer, number, kRetry);
   }
 }
@@ -83,6 +84,7 @@ void ChunkSender::on_answer(std::uint64_t number, Reactor::Time sent,
                           transfer.answered == 0 && reactor_.now() < transfer.give_up;
     if (!may_wait) return finish(number, fail(answer.error()));
     transfer.sent = 0;
+    transfer.refusal = answer.error();
     return retry_after(transfer, number, kRoomRetry);
   }
   ++transfer.answered;

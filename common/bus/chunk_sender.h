@@ -63,6 +63,7 @@ class ChunkSender {
     std::size_t answered = 0;  ///< Chunks whose answer came.
     std::size_t under_way = 0;
     ChunkPace pace = {};
+    Error refusal = Requests::queue_is_full();     ///< Why it could not go on last.
     Reactor::Time give_up = Reactor::Time::max();  ///< Set while a chunk finds no room.
     Reactor::TimerId retry = 0;
   };

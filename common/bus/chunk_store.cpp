@@ -8,7 +8,15 @@
 
 namespace meshbus {
 
+void ChunkStore::forget_former(const Sender& from) {
+  const auto first = bodies_.lower_bound({{from.proc, from.host, 0}, 0});
+  const auto end = bodies_.upper_bound({{from.proc, from.host, UINT64_MAX}, UINT64_MAX});
+  for (auto at = first; at != end;)
+    at = at->first.from.incarnation == from.incarnation ? std::next(at) : bodies_.erase(at);
+}
+
 Result<ChunkStore::Body*> ChunkStore::begin(const Key& key, std::uint64_t total) {
+  forget_former(key.from);
   if (total > limit_)
     return fail(ErrorCode::too_large, "a body of " + std::to_string(total) +
                                           " bytes; the receiver takes at most " +

@@ -95,6 +95,8 @@ class ChunkStore {
     std::shared_ptr<const void> mapped = nullptr;
   };
 
+  /// What an incarnation of the sender before began will never be whole.
+  void forget_former(const Sender& from);
   Result<Body*> begin(const Key& key, std::uint64_t total);
 
   std::uint64_t limit_ = 0;

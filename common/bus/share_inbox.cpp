@@ -95,15 +95,14 @@ void ShareInbox::accept() {
     UniqueFd connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!connection) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
-      if (errno == EAGAIN) return;
+      if (errno == EAGAIN || exhausted_timer_ != 0) break;
       // The connection stays where it is, and would wake us again at once.
-      if (exhausted_timer_ != 0) return;
       reactor_.forget(listener_.get());
       exhausted_timer_ = reactor_.after(kExhausted, [this] {
         exhausted_timer_ = 0;
         watch();
       });
-      return;
+      break;
     }
     const auto peer = unix_peer_of(connection.get());
     if (!peer || !is_trusted_uid(peer->uid, own)) {

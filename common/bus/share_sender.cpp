@@ -44,6 +44,7 @@ void ShareSender::go_on(std::uint64_t number) {
                           kFlagShare))
     return;
   requests_.drop(call);
+  transfers_.at(number).refusal = Requests::queue_is_full();
   retry_after(number, kRetry);
 }
 
@@ -54,7 +55,7 @@ void ShareSender::retry_after(std::uint64_t number, std::chrono::milliseconds pa
     Transfer& again = transfers_.at(number);
     again.retry = 0;
     if (!again.is_wanted()) return drop(number);
-    if (reactor_.now() >= again.give_up) return finish(number, fail(Requests::queue_is_full()));
+    if (reactor_.now() >= again.give_up) return finish(number, fail(Error(again.refusal)));
     go_on(number);
   });
 }
@@ -68,7 +69,9 @@ void ShareSender::on_answer(std::uint64_t number, const Result<std::string>& ans
   if (!answer) {
     const bool may_wait = answer.error().code() == ErrorCode::queue_full && !is_there &&
                           reactor_.now() < transfer.give_up;
-    return may_wait ? retry_after(number, kRoomRetry) : finish(number, fail(answer.error()));
+    if (!may_wait) return finish(number, fail(answer.error()));
+    transfer.refusal = answer.error();
+    return retry_after(number, kRoomRetry);
   }
   if (is_there)
     return finish(number, wire::ChunkHeader(transfer.id, transfer.body.bytes().size(), 0));

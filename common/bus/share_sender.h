@@ -61,6 +61,7 @@ class ShareSender {
     Done done;
     /// The ticket of the descriptor that was handed over; zero: nothing was.
     ShareTicket ticket = {};
+    Error refusal = Requests::queue_is_full();     ///< Why it could not go on last.
     Reactor::Time give_up = Reactor::Time::max();  ///< Set while there is no room.
     Reactor::TimerId retry = 0;
   };

@@ -88,8 +88,11 @@ class MeshOwnership {
   Result<bool> hand_over(const std::string& mesh, const ProcId& owner,
                          std::chrono::milliseconds lease, wire::OwnerLoss loss, Time now);
 
-  /// The first owner has spoken: its incarnation, by which it is known at another address.
-  void identify(std::uint64_t incarnation) noexcept { incarnation_ = incarnation; }
+  /// The owner has spoken: its incarnation, by which it is known at another address. Returns
+  /// whether that is another one.
+  bool identify(std::uint64_t incarnation) noexcept {
+    return std::exchange(incarnation_, incarnation) != incarnation;
+  }
   /// The owner says that it has another address, because its launcher is connected to another
   /// broker. Returns whether it is the owner: the same name and incarnation.
   bool move_to(const ProcId& owner, std::uint64_t incarnation);

@@ -95,15 +95,16 @@ void OwnershipService::on_undeliverable(const wire::Envelope& envelope, const Er
 }
 
 Result<void> OwnershipService::renew(const std::string& name, std::chrono::milliseconds length,
-                                     std::uint64_t sender) {
+                                     const wire::Envelope& sender) {
   if (name == kHostResource) return parts_.host.renew(length);
   const bool is_of_actors = ActorLeases::is_meant(name);
   Mesh* mesh = parts_.procs.table().find_mesh(is_of_actors ? ActorLeases::mesh_of(name) : name);
   if (mesh == nullptr) return fail(ErrorCode::not_exist, name);
   if (is_of_actors) return actor_leases_.renew(name, length);
   parts_.procs.owners().renew_lease(*mesh, length);
-  if (mesh->ownership.key() != sender || mesh->ownership.is_gone()) return {};
+  if (mesh->ownership.key() != sender.source_proc() || mesh->ownership.is_gone()) return {};
   mesh->ownership.confirm();
+  if (mesh->ownership.identify(sender.source_incarnation())) parts_.procs.table().touch(*mesh);
   parts_.procs.owners().on_owner_back(*mesh);
   peers_.add(mesh->ownership.owner());
   return {};
@@ -115,7 +116,7 @@ void OwnershipService::on_renew_lease(const Request& request, const wire::RenewL
   std::optional<Error> full;
   // One that fails does not keep the others from being renewed.
   for (const auto* name : *message.meshes()) {
-    const auto renewed = renew(name->str(), length, request.envelope.source_proc());
+    const auto renewed = renew(name->str(), length, request.envelope);
     if (renewed) continue;
     if (renewed.error().code() != ErrorCode::not_exist) {
       full = renewed.error();

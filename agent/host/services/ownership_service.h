@@ -61,7 +61,7 @@ class OwnershipService {
   void on_gone(const Request& request, const wire::Gone& message);
   /// Errors: not_exist (no such mesh), queue_full.
   Result<void> renew(const std::string& name, std::chrono::milliseconds length,
-                     std::uint64_t sender);
+                     const wire::Envelope& sender);
   /// Whether the sender may hand that mesh over. Errors: unauthorised.
   Result<void> check_may_hand_over(const wire::Envelope& envelope, const Mesh& mesh,
                                    const ProcId& owner) const;

@@ -163,6 +163,11 @@ void HandlerIntake::handle_call(const ProcProgram::Handler& handler, const wire:
   }
   if (!answer && answer.error().code() != ErrorCode::call_error)
     answer = fail(ErrorCode::call_error, answer.error().to_string());
+  // Before it is copied, which may take more memory than there is.
+  if (answer && answer->size() > kBodyLimit) {
+    const auto fits = parts_.outgoing.use([&](Bus& bus) { return bus.check_size(answer->size()); });
+    if (!fits) answer = fail(fits.error().within("the answer"));
+  }
   // Not in the visit: others would wait for the copy.
   std::optional<SharedBody> large;
   if (answer && answer->size() > kBodyLimit)

@@ -85,13 +85,21 @@ void ProcSender::call(const ProcId& to, std::uint32_t port, std::string_view bod
   if (!done) answer(fail(done.error()));
 }
 
+Result<void> ProcSender::check_size(std::size_t bytes) {
+  return outgoing_.use([&](Bus& bus) { return bus.check_size(bytes); });
+}
+
 Result<void> ProcSender::send_large(const ProcId& to, std::uint32_t port, std::string_view body,
                                     const SharedBody* shared, std::chrono::milliseconds patience) {
   if (auto allowed = check_caller_(to); !allowed) return allowed;
+  // Before it is copied, which may take more memory than there is.
+  if (auto fits = check_size(body.size()); !fits) return fits;
   // Not in the visit: others would wait for the copy.
-  const bool is_ready =
-      shared != nullptr && (shared->descriptor() >= 0 || to.host() != bootstrap_.proc.host());
-  auto whole = is_ready ? *shared : SharedBody::copy(body);
+  const bool is_here = to.host() == bootstrap_.proc.host();
+  const bool is_ready = shared != nullptr && (shared->descriptor() >= 0 || !is_here);
+  auto whole = is_ready  ? *shared
+               : is_here ? SharedBody::copy(body)
+                         : SharedBody::of(std::string(body));
   return wait_for_arrival(body.size(), patience, [&](Bus& bus, Arrival& arrival) {
     bus.send_large(Destination::to(to), port, std::move(whole), arrival);
   });
@@ -152,6 +160,7 @@ Result<void> ProcSender::cast(const ProcMeshRef& to, std::uint32_t port, std::st
   if (is_cut_) return {};
   if (body.size() > kCastLimit) {
     if (auto allowed = check_caller_(owner_of(**plan)); !allowed) return allowed;
+    if (auto fits = check_size(body.size()); !fits) return fits;
     auto whole = SharedBody::copy(body);
     return wait_for_arrival(body.size(), patience, [&](Bus& bus, Arrival& arrival) {
       bus.cast_large(*plan, port, std::move(whole), arrival);

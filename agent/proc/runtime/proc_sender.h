@@ -59,6 +59,8 @@ class ProcSender {
   /// answer waits behind small messages.
   static constexpr Bus::Most kSendMost{.bytes = 16 * 1024 * 1024, .queued = 16 * 1024};
 
+  /// See Bus::check_size().
+  Result<void> check_size(std::size_t bytes);
   /// Sends a body above kBodyLimit, and waits until it has arrived.
   Result<void> send_large(const ProcId& to, std::uint32_t port, std::string_view body,
                           const SharedBody* shared, std::chrono::milliseconds patience);

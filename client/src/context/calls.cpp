@@ -80,6 +80,13 @@ Result<void> Calls::cast_large(const ProcMeshRef& to, std::uint32_t port, std::s
   if (core_.reactor().is_in_turn())
     return fail(ErrorCode::would_block,
                 "a body above 960 KiB is cast in chunks, and the library's own thread cannot wait");
+  // Before it is copied, which may take more memory than there is.
+  const auto fits = core_.visit([&]() -> Result<void> {
+    auto* const bus = gateway_.bus();
+    if (bus == nullptr) return fail(gateway_.closed_error());
+    return bus->check_size(body.size());
+  });
+  if (!fits) return fits;
   Arrival arrival;
   auto whole = SharedBody::copy(body);
   const auto begun = core_.visit([&]() -> Result<void> {

@@ -40,8 +40,7 @@ MessageSender::MessageSender(ContextCore& core)
 
 Result<void> MessageSender::send(const ProcId& to, std::uint32_t port, Bytes body,
                                  const SharedBody* shared) {
-  if (body.size() > kBodyLimit)
-    return send_large(to, port, shared != nullptr ? *shared : SharedBody::copy(body));
+  if (body.size() > kBodyLimit) return send_large(to, port, body, shared);
   const Route& route = route_to(to);
   if (route.sender != number_ || route.proc != to) return send_by_visit(to, port, body, shared);
   auto part = detached_part(body, shared);
@@ -60,33 +59,40 @@ Result<void> MessageSender::send(const ProcId& to, std::uint32_t port, Bytes bod
   return {};
 }
 
-Result<void> MessageSender::send_large(const ProcId& to, std::uint32_t port, SharedBody body) {
+Result<void> MessageSender::send_large(const ProcId& to, std::uint32_t port, Bytes body,
+                                       const SharedBody* shared) {
   if (core_.reactor().is_in_turn())
     return fail(ErrorCode::would_block,
                 "a body above 1 MiB is sent in chunks, and the library's own thread cannot wait");
-  if (body.descriptor() < 0) {
-    const bool is_here = core_.visit([&] {
-      const auto way = core_.best_connection(to.host());
-      const auto* bus = way ? way->connection->gateway().bus() : nullptr;
-      return bus != nullptr && bus->self() && bus->self()->host() == to.host();
-    });
-    // Not in the visit: others would wait for the copy.
-    if (is_here) body = SharedBody::copy(body.bytes());
-  }
+  const auto within = [&](const Error& error) {
+    return fail(error.within("send to " + to.to_string() + ", port " + std::to_string(port)));
+  };
+  // Before it is copied, which may take more memory than there is.
+  bool is_here = false;
+  const auto fits = core_.visit([&]() -> Result<void> {
+    const auto way = core_.best_connection(to.host());
+    const auto* bus = way ? way->connection->gateway().bus() : nullptr;
+    if (bus == nullptr) return {};
+    is_here = bus->self() && bus->self()->host() == to.host();
+    return bus->check_size(body.size());
+  });
+  if (!fits) return within(fits.error());
+  // Not in the visit: others would wait for the copy.
+  const bool is_ready = shared != nullptr && (shared->descriptor() >= 0 || !is_here);
+  auto whole = is_ready  ? *shared
+               : is_here ? SharedBody::copy(body)
+                         : SharedBody::of(std::string(body));
   Arrival arrival;
-  const std::size_t size = body.bytes().size();
   const auto begun = core_.visit([&]() -> Result<void> {
     const auto way = core_.best_connection(to.host());
     if (!way) return fail(way.error());
     Bus& bus = *way->connection->gateway().bus();
-    bus.send_large(Destination::to(to), port, std::move(body), arrival);
+    bus.send_large(Destination::to(to), port, std::move(whole), arrival);
     see_off(bus, /*is_urgent=*/true);
     return {};
   });
-  auto done = begun ? arrival.wait(size, std::chrono::milliseconds::max()) : begun;
-  if (!done)
-    return fail(
-        done.error().within("send to " + to.to_string() + ", port " + std::to_string(port)));
+  auto done = begun ? arrival.wait(body.size(), std::chrono::milliseconds::max()) : begun;
+  if (!done) return within(done.error());
   return done;
 }
 

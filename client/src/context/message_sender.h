@@ -40,7 +40,8 @@ class MessageSender {
   static constexpr std::chrono::microseconds kPause{20};
 
   /// Sends a body above kBodyLimit, and waits until it has arrived. Errors: would_block too.
-  Result<void> send_large(const ProcId& to, std::uint32_t port, SharedBody body);
+  Result<void> send_large(const ProcId& to, std::uint32_t port, Bytes body,
+                          const SharedBody* shared);
   Result<void> send_by_visit(const ProcId& to, std::uint32_t port, Bytes body,
                              const SharedBody* shared);
   /// Has what was packed leave. `is_quiet`: nothing has left for a while.

@@ -28,13 +28,24 @@ Error in_words(const Error& error) {
   return {ErrorCode::refused, "it is of a release that has no owner"};
 }
 
+/// What a host is that does not name its owner.
+enum class Silent {
+  count_as_free,  ///< They are asked themselves then.
+  fail,           ///< Nothing is asked of any owner then.
+};
+
 /// Asks the owners of these hosts to hand them over by `order`. Returns the hosts that have none.
-/// Errors: what an owner says.
+/// Errors: what an owner says, or a silent host.
 Result<std::vector<HostAddr>> ask_owners(Connection& connection, const std::vector<HostAddr>& hosts,
-                                         const wire::HandOverT& order, Clock::time_point end) {
+                                         const wire::HandOverT& order, Silent silent,
+                                         Clock::time_point end) {
   std::vector<HostAddr> free;
   std::map<std::string, std::vector<std::string>> by_owner;
   for (const auto& report : ask_hosts(connection, hosts, ask_limit(end))) {
+    // Before any owner was asked.
+    if (report.code != ErrorCode::none && silent == Silent::fail)
+      return fail(report.code, "host " + report.host.to_string() +
+                                   " does not name its owner: " + report.problem);
     const bool has_other =
         report.code == ErrorCode::none && !report.owner.empty() && report.owner != order.owner;
     if (has_other) {
@@ -50,6 +61,10 @@ Result<std::vector<HostAddr>> ask_owners(Connection& connection, const std::vect
     ask.hosts = std::move(owned);
     const auto answer =
         connection.ask(Destination::to(*owner), std::move(ask), left_until(end)).get();
+    const auto code = answer ? ErrorCode::none : answer.error().code();
+    if (code == ErrorCode::timeout || code == ErrorCode::fate_unknown)
+      return fail(answer.error().within("their owner " + name +
+                                        " may have given them away all the same; repeat this"));
     if (!answer)
       return fail(answer.error().within("their owner " + name + " does not give them away"));
   }
@@ -75,7 +90,7 @@ Result<void> hand_hosts_over(Connection& connection, const std::vector<HostAddr>
                 "that controller is of a release that owns no hosts; start a newer "
                 "meshbus-controller");
   const auto order = handover_order(kHostResource, *accepted, options);
-  const auto free = ask_owners(connection, hosts, order, end);
+  const auto free = ask_owners(connection, hosts, order, Silent::count_as_free, end);
   if (!free) return fail(free.error());
   auto problems = ask_all(connection, *free, [&](const HostAddr&) { return order; }, end);
   if (problems.empty()) return {};
@@ -133,7 +148,8 @@ Result<void> HostMesh::Impl::take_back(std::chrono::milliseconds deadline) {
   wire::HandOverT order;
   order.mesh = kHostResource;
   order.owner = connection().self();
-  const auto free = ask_owners(connection(), distinct_hosts_, order, end_of(deadline));
+  const auto free =
+      ask_owners(connection(), distinct_hosts_, order, Silent::fail, end_of(deadline));
   if (!free) return fail(free.error());
   return {};
 }

@@ -136,20 +136,27 @@ void ActorMonitor::on_state(std::uint64_t rank, const wire::ActorState& state) {
 void ActorMonitor::on_proc_end(const RankReport& proc) {
   const auto ordinal = ref_.procs().ordinal_of(proc.rank);
   if (!ordinal) return;
+  if (revival_ != nullptr) revival_->on_end({.rank = *ordinal, .restarts = proc.restarts});
   {
     const std::lock_guard lock(mutex_);
+    ActorReport& now = reports_[*ordinal];
     // Its attempt has been told of, and it stays the last one after all.
-    if (auto& told = reports_[*ordinal].proc; told && told->restarts == proc.restarts) {
-      told->is_restarting = proc.is_restarting;
+    if (now.proc && now.proc->restarts == proc.restarts) {
+      now.proc->is_restarting = proc.is_restarting;
       tell(*ordinal);
     }
-    ActorReport report = reports_[*ordinal];
+    ActorReport report = now;
     ++report.generation;
     report.reason = "its proc has ended: " + proc.describe();
     report.status =
         proc.is_failure() ? Status::failed(report.reason) : Status(Status::Kind::stopped);
     report.proc = proc;
-    if (!apply(*ordinal, std::move(report))) return;
+    if (revival_ != nullptr && now.proc && now.proc->restarts < proc.restarts) {
+      // A later attempt, which has ended before its actor was made.
+      now = std::move(report);
+    } else if (!apply(*ordinal, std::move(report))) {
+      return;
+    }
     tell(*ordinal);
   }
   changed_.notify_all();

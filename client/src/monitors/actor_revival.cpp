@@ -11,6 +11,11 @@ void ActorRevival::on_ready(const Order& order) {
   rank.step = Step::wanted;
 }
 
+void ActorRevival::on_end(const Order& order) {
+  auto& rank = ranks_[order.rank];
+  if (rank.restarts <= order.restarts) rank.step = Step::none;
+}
+
 std::vector<ActorRevival::Order> ActorRevival::take_wanted() {
   std::vector<Order> orders;
   for (std::uint64_t rank = 0; rank < ranks_.size(); ++rank) {

@@ -31,6 +31,8 @@ class ActorRevival {
 
   /// A later attempt of that rank is ready.
   void on_ready(const Order& order);
+  /// No actor is made any more in that attempt, which has ended.
+  void on_end(const Order& order);
   /// Those that nobody was asked for yet; they count as asked from now on.
   std::vector<Order> take_wanted();
   /// Whether the answer to that order still counts. If so, the order is over.

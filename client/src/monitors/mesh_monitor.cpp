@@ -187,7 +187,11 @@ MeshMonitor::Due MeshMonitor::find_due(Time now) {
     due.ended = facts.table.take_failures(now);
     if (facts.is_handed_over && facts.restarts) {
       // The other owner has restarted what it could.
-      for (const auto& failure : due.ended) facts.table.decide(failure.rank);
+      for (auto& failure : due.ended) {
+        failure.is_restarting = false;
+        facts.table.set_restarting(failure.rank, false);
+        facts.table.decide(failure.rank);
+      }
       due.judgement.failures = due.ended;
     } else if (facts.restarts) {
       due.judgement = facts.restarts->judge(facts.table, due.ended, now);
@@ -405,7 +409,12 @@ void MeshMonitor::hand_over() {
   progress_.change([](Facts& facts) {
     facts.is_handed_over = true;
     facts.are_restarts_paused = false;
-    if (facts.restarts) facts.table.follow_restarts();
+    if (!facts.restarts) return;
+    facts.table.follow_restarts();
+    // What is to be mended may stay a failure after all.
+    for (std::uint64_t rank = 0; rank < facts.table.size(); ++rank) {
+      if (facts.restarts->is_waiting(rank)) facts.table.retell(rank);
+    }
   });
   post_settle();
 }

@@ -169,6 +169,11 @@ void RankTable::decide(std::uint64_t rank) {
   if (!decided_) decided_ = rank;
 }
 
+void RankTable::retell(std::uint64_t rank) {
+  const bool is_in = std::find(untold_.begin(), untold_.end(), rank) != untold_.end();
+  if (ranks_[rank].is_failure() && !is_in) untold_.push_back(rank);
+}
+
 bool RankTable::is_over(std::uint64_t rank, Time now) const {
   const auto& extra = extra_[rank];
   return extra.ended && (extra.has_exit_report || now - *extra.ended >= kExitReportLimit);

@@ -88,6 +88,9 @@ class RankTable {
   void set_restarting(std::uint64_t rank, bool is_restarting) {
     ranks_[rank].is_restarting = is_restarting;
   }
+  /// Its failure, which take_failures() has handed out, is handed out again: another owner decides
+  /// now whether it is final.
+  void retell(std::uint64_t rank);
   /// A rank that has ended is ordered to be started anew: from here on it counts as starting.
   void begin_incarnation(std::uint64_t rank);
   /// It was not started after all: its former life is its last one.

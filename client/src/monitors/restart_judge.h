@@ -48,6 +48,7 @@ class RestartJudge {
 
   /// Whether ranks are between two incarnations, or on their way there.
   bool is_busy() const noexcept { return restarter_.is_busy(); }
+  bool is_waiting(std::uint64_t rank) const { return restarter_.is_waiting(rank); }
   bool is_stopped(std::uint64_t rank) const { return restarter_.is_stopped(rank); }
   /// Whether failures became final by stop(), and judge() has not handed them out.
   bool has_given_up() const noexcept { return !given_up_.empty(); }

@@ -12,12 +12,13 @@ namespace {
 
 /// Two ranks that are restarted when they fail, with the actors of meshbus_test_actors.
 struct Restarted {
-  explicit Restarted(RestartPolicy policy)
+  explicit Restarted(RestartPolicy policy,
+                     std::vector<std::string> command = {bin("meshbus_test_actors")})
       : context(must(Context::create(quick()))),
         hosts(must(HostMesh::process(context, extent("host=1"), of_this_build()))),
         procs(must(hosts.spawn("again", extent("gpu=2"),
                                {.kind = ProcKind::mesh,
-                                .command = {bin("meshbus_test_actors")},
+                                .command = std::move(command),
                                 .output = OutputMode::stream,
                                 .restart = std::move(policy)},
                                heard.handlers()))) {}
@@ -166,6 +167,24 @@ TEST_CASE("actors: spec 8.9: an end that no restart follows is told once, and on
   CHECK_FALSE(failure.proc->is_restarting);
   REQUIRE(wait_until([&] { return world.heard.failures().size() == 1; }, in_time));
   CHECK(world.all_of(world.failures).size() == 1);
+  must(world.procs.stop());
+  must(world.hosts.shutdown(in_time));
+}
+
+TEST_CASE(
+    "actors: spec 8.9: the failure is told when the last attempt ends before its actor was made") {
+  Restarted world(
+      soon(1),
+      {"sh", "-c", "[ $MESHBUS_RESTARTS = 0 ] || exit 5; exec " + bin("meshbus_test_actors")});
+  auto tally = must(world.procs.spawn_actors("counter", "tally", "0", world.again()));
+  world.kill(0);
+  const auto failure = must(tally.wait_for_failure(in_time));
+  CHECK(failure.rank == 0);
+  CHECK(failure.proc.value().restarts == 1);
+  CHECK(failure.proc.value().exit_code == 5);
+  CHECK_FALSE(failure.proc.value().is_restarting);
+  REQUIRE(wait_until([&] { return world.all_of(world.failures).size() == 1; }, in_time));
+  CHECK(world.all_of(world.made).empty());
   must(world.procs.stop());
   must(world.hosts.shutdown(in_time));
 }

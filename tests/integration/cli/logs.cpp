@@ -273,7 +273,7 @@ TEST_CASE(
   stuck.send_signal(SIGSTOP);
   const auto start = std::chrono::steady_clock::now();
   const meshbus::UniqueFd go(::open((dir / "go").c_str(), O_RDWR | O_CLOEXEC));
-  const auto long_time = in_time * std::max<std::size_t>(1, size / 4'000'000);
+  const auto long_time = in_time * std::max<std::size_t>(3, size / 4'000'000);
   CHECK(launcher.wait_exit(long_time) == ExitStatus::exited(0));
   const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::steady_clock::now() - start);

@@ -228,6 +228,30 @@ TEST_CASE(
 }
 
 TEST_CASE(
+    "restarts: a rank that waits for its restart when its mesh is handed over, and is stopped "
+    "then, "
+    "has failed") {
+  Controlled watched(1, kSettings);
+  auto spec = shell("exec sleep 300");
+  spec.restart = {.on = RestartPolicy::On::failure, .budget = 2, .delay = 60s, .jitter = 0};
+  std::atomic<int> restarts{0};
+  auto handlers = watched.heard.handlers();
+  handlers.on_restart = [&](const RestartReport&) { ++restarts; };
+  auto mesh = must(watched.hosts->spawn("waits", extent("gpu=2"), std::move(spec), handlers));
+  meshbus::test::kill_rank(mesh, 0);
+  REQUIRE(wait_until([&] { return restarts == 1; }, in_time));
+  REQUIRE(mesh.handover(must(ProcId::parse(watched.home().to_string() + ",controller"))));
+  CHECK(watched.heard.failures().empty());
+  CHECK(run_cli({"stop", "--hosts", watched.home().to_string(), "waits"}).status ==
+        ExitStatus::exited(0));
+  REQUIRE(wait_until([&] { return watched.heard.ends() == 1; }, in_time));
+  REQUIRE(watched.heard.failures().size() == 1);
+  CHECK(watched.heard.failures()[0].rank == 0);
+  CHECK_FALSE(watched.heard.failures()[0].is_restarting);
+  CHECK(must(mesh.wait(in_time)).exit_code() == 128 + SIGKILL);
+}
+
+TEST_CASE(
     "restarts: a launcher that takes a mesh over goes on with the budget of the controller, and "
     "hears of the failure that is final") {
   Controlled watched(2, kSettings);

@@ -41,6 +41,19 @@ TEST_CASE("actor_revival: an order of unknown fate is repeated for that attempt 
   CHECK(revival.take_wanted() == Orders{{0, 2}});
 }
 
+TEST_CASE("actor_revival: nothing is made in an attempt that has ended") {
+  ActorRevival revival(1, "", {});
+  revival.on_ready({0, 1});
+  CHECK(revival.take_wanted() == Orders{{0, 1}});
+  revival.on_end({0, 1});
+  CHECK_FALSE(revival.is_due(0));
+  CHECK_FALSE(revival.take_answer({0, 1}));
+  // News of the end before come late.
+  revival.on_ready({0, 2});
+  revival.on_end({0, 1});
+  CHECK(revival.take_wanted() == Orders{{0, 2}});
+}
+
 TEST_CASE("actor_revival: generations go on over attempts") {
   ActorRevival revival(2, "", {});
   CHECK(revival.base(1) == 0);

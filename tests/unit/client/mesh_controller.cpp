@@ -103,6 +103,23 @@ TEST_CASE(
           .events.empty());
 }
 
+TEST_CASE("mesh_controller: a host that tells of ranks or sizes that cannot be is not believed") {
+  auto mesh = make();
+  const auto told = mesh.listed(kA, news_of({rank_of(0), rank_of(4), rank_of(1ULL << 40)}), t0);
+  REQUIRE(told.events.size() == 1);
+  CHECK(told.events[0].rank.rank() == 0);
+  CHECK(mesh.pushed(kA, {{rank_of(4, wire::ProcState::killed)}, {exit_report_of(4)}}, t0)
+            .events.empty());
+  CHECK(mesh.live() == 1);
+
+  auto vast = make();
+  auto update = news_of({rank_of(0)});
+  update.region = Region(*Extent::parse("host=2,gpu=1000000000000"));
+  CHECK(vast.listed(kA, update, t0).events.size() == 1);
+  CHECK(vast.region() == nullptr);
+  CHECK(vast.size() == 1);
+}
+
 TEST_CASE("mesh_controller: all ends of one turn are told together, the earlier first") {
   auto mesh = running();
   auto late = rank_of(0, wire::ProcState::killed, 2);

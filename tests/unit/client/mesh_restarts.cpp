@@ -123,6 +123,16 @@ TEST_CASE("mesh_restarts: a rank that has ended before the controller came is re
   CHECK(restarts.turn(kFirst + 1s).starts == Starts{{0, 1}});
 }
 
+TEST_CASE("mesh_restarts: what a host says of ranks that there are not is left out") {
+  MeshRestarts restarts(plan_of(3), 2, 1);
+  constexpr std::uint64_t far = std::uint64_t{1} << 40;
+  CHECK(restarts.begin({killed_rank(far)}, {{0, 0}, {far + 1, 0}}, kFirst).notices.empty());
+  CHECK(restarts.on_end(killed_rank(far + 1), kFirst).notices.empty());
+  CHECK_FALSE(restarts.is_over());
+  restarts.on_end(killed_rank(0), kFirst);
+  CHECK(restarts.turn(kFirst + 1s).starts == Starts{{0, 1}});
+}
+
 TEST_CASE("mesh_restarts: a gang is stopped because of a rank, and all of it restarts") {
   MeshRestarts restarts(plan_of(1, Gang::all), 3, 1);
   restarts.begin({}, live(3), kFirst);

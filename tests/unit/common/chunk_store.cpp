@@ -40,6 +40,17 @@ TEST_CASE("chunk_store: a body is whole when its chunks came in order, and is ta
   CHECK(store.bytes() == 0);
 }
 
+TEST_CASE("chunk_store: what a former incarnation of a sender began makes room for its next one") {
+  ChunkStore store(100);
+  REQUIRE(store.reserve(kSender, 1, 100, kFirst).has_value());
+  REQUIRE(store.reserve(kOther, 1, 100, kFirst).has_value());
+  CHECK(code_of(store.reserve(kThird, 1, 1, kFirst)) == ErrorCode::queue_full);
+  constexpr ChunkStore::Sender again{7, 1, 101};
+  CHECK(store.reserve(again, 1, 100, kFirst).has_value());
+  CHECK(store.count() == 2);
+  CHECK(store.bytes() == 200);
+}
+
 TEST_CASE("chunk_store: what does not continue its body is refused, and the body with it") {
   ChunkStore store(100);
   const auto refused = [&](const wire::ChunkHeader& header, Bytes bytes) {

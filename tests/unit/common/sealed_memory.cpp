@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -20,10 +21,13 @@ namespace {
 constexpr std::size_t kSize = 3 * 1024 * 1024 + 5;
 constexpr int kSeals = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW;
 
-UniqueFd memory(int seals, std::size_t bytes = kSize, unsigned flags = MFD_ALLOW_SEALING) {
+UniqueFd memory(int seals, std::size_t bytes = kSize, unsigned flags = MFD_ALLOW_SEALING,
+                bool has_holes = false) {
   UniqueFd fd(::memfd_create("test", MFD_CLOEXEC | flags));
   REQUIRE(fd);
   REQUIRE(::ftruncate(fd.get(), static_cast<off_t>(bytes)) == 0);
+  if (!has_holes && bytes > 0 && (flags & MFD_HUGETLB) == 0)
+    REQUIRE(::fallocate(fd.get(), 0, 0, static_cast<off_t>(bytes)) == 0);
   REQUIRE(::fcntl(fd.get(), F_ADD_SEALS, seals) == 0);
   return fd;
 }
@@ -72,12 +76,31 @@ TEST_CASE("sealed_memory: what its maker could still change is refused") {
   CHECK(refusal_of(file.get()) == not_sealed);
   CHECK(refusal_of(-1) == not_sealed);
   CHECK(refusal_of(memory(kSeals).get()) == "mapped");
+  CHECK(refusal_of(memory(kSeals, kSize, MFD_ALLOW_SEALING, true).get()) == "memory with holes");
   CHECK(refusal_of(memory(kSeals, kSize - 1).get()) ==
         "memory of 3145732 bytes for a body of 3145733");
   CHECK(refusal_of(memory(kSeals, 0).get(), 0) == "memory of 0 bytes for a body of 0");
   // Huge pages can be sealed, and may be missing when they are read.
   CHECK(refusal_of(memory(kSeals, 4 * 1024 * 1024, MFD_ALLOW_SEALING | MFD_HUGETLB).get(),
                    4 * 1024 * 1024) == "a descriptor of another kind of memory");
+}
+
+TEST_CASE("sealed_memory: a process that may write no large file is not ended for it") {
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const rlimit low{kSize - 1, before.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &low) == 0);
+  const auto copy = SealedMemory::copy(std::string(kSize, 'x'));
+  const auto fill = SealedMemory::fill(kSize, [](char* at) { std::memset(at, 'x', kSize); });
+  const auto body = SharedBody::copy(std::string(kSize, 'x'));
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
+  REQUIRE_FALSE(copy.has_value());
+  CHECK(copy.error().detail() ==
+        "3145733 bytes of memory to share; this process may write files of 3145732 (ulimit -f)");
+  CHECK_FALSE(fill.has_value());
+  // It goes in plain memory then.
+  CHECK(body.descriptor() == -1);
+  CHECK(body.bytes().size() == kSize);
 }
 
 TEST_CASE("shared_body: one in sealed memory says so, and any other does not") {

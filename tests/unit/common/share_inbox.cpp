@@ -163,6 +163,18 @@ TEST_CASE("share_inbox: strangers cannot fill it, and what is old goes") {
   CHECK(is_closed(connections.back().get()));
 }
 
+TEST_CASE("share_inbox: connections that bring nothing go, too") {
+  World world;
+  const auto address = world.inbox.address().value();
+  const UniqueFd one = connect_to(address);
+  world.turn();
+  CHECK(world.inbox.count() == 1);
+  world.now += ShareInbox::kIdle;
+  world.turn();
+  CHECK(world.inbox.count() == 0);
+  CHECK(is_closed(one.get()));
+}
+
 TEST_CASE("share_inbox: without a descriptor left it rests, and goes on when there is one") {
   World world;
   const auto address = world.inbox.address().value();

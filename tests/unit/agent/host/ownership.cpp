@@ -147,6 +147,11 @@ TEST_CASE("mesh_ownership: an owner is known at another address by its name and 
   CHECK(ownership.hand_over("m", peer("two"), 5s, wire::OwnerLoss::lapse, begun) == true);
   CHECK_FALSE(ownership.move_to(there("two"), 7));
   CHECK_FALSE(ownership.move_to(peer("one"), 7));
+  // The new one is known, too, once it has spoken.
+  CHECK(ownership.identify(9));
+  CHECK_FALSE(ownership.identify(9));
+  CHECK(ownership.move_to(there("two"), 9));
+  CHECK(ownership.has_owner(there("two")));
   // An owner that is gone does not come back by moving.
   MeshOwnership gone(peer("one"), 60s, true, begun);
   gone.identify(7);
