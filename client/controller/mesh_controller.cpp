@@ -468,8 +468,10 @@ bool MeshController::wants(const Entry& here, Order::Kind kind) const {
       return stop_.has_value() && part.stop.is_open() &&
              (is_live || (is_ours_ && owners_.may_restart_on(host)));
     case Order::Kind::stream:
+      // Where ranks are to be restarted the host has to know us, whatever our address is.
       return part.stream.is_open() && part.is_listed &&
-             (is_live || !part.is_whole || events_.queue().holds_any_of(host));
+             (is_live || !part.is_whole || !part.restarts.is_idle() ||
+              events_.queue().holds_any_of(host));
     case Order::Kind::state:
       return part.wants_state && !part.is_state_asked && !part.stream.is_asked();
     case Order::Kind::stop_gang:

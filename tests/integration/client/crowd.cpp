@@ -141,7 +141,8 @@ TEST_CASE(
 
   phase = Phase::stop;
   const auto stop_began = milliseconds();
-  const auto outcome = must(mesh.stop({.reason = "seen enough", .deadline = crowd_time}));
+  const auto outcome =
+      must(mesh.stop({.reason = "seen enough", .grace = in_time, .deadline = crowd_time}));
   const auto stop_took = milliseconds() - stop_began;
   CHECK(count_sleepers() == 0);
   CHECK(outcome.ranks.size() == crowd_size);

@@ -153,6 +153,28 @@ TEST_CASE(
 }
 
 TEST_CASE(
+    "restarts: a controller whose own host is lost goes on from another one, and restarts the "
+    "ranks "
+    "that it answers for") {
+  Controlled watched(2, kSettings);
+  spawn(watched, {"-n", "2", "--restart", "on-failure:2"}, "exec sleep 300");
+  REQUIRE(are_up(watched, {0, 0}));
+  const auto pid = pid_of(watched, 1);
+  REQUIRE(::kill(watched.standing[0].roles().warden, SIGKILL) == 0);
+  REQUIRE(::kill(pid, SIGKILL) == 0);
+  const auto is_back = [&] {
+    const auto listing = parse_json(
+        run_cli({"ps", "--all", "--json", "--hosts", watched.standing[1].address()}).out);
+    if (listing.at("meshes").empty()) return false;
+    for (const auto& rank : listing.at("meshes")[0].at("ranks")) {
+      if (rank.at("rank") == 1) return rank.at("status") == "ready" && rank.at("restarts") == 1;
+    }
+    return false;
+  };
+  CHECK(wait_until(is_back, in_time));
+}
+
+TEST_CASE(
     "restarts: a controller restarts a gang over several hosts, and ends it when the budget is "
     "used up") {
   Controlled watched(2, kSettings);
