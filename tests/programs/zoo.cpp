@@ -87,7 +87,7 @@ void in_daemon(Body body) {
 [[noreturn]] void run_away(const std::string& directory) {
   timespec start{};
   ::clock_gettime(CLOCK_MONOTONIC, &start);
-  const int lock = ::open((directory + "/.running").c_str(), O_RDWR | O_CREAT, 0600);
+  const int lock = ::open((directory + "/.running").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (lock < 0 || ::flock(lock, LOCK_SH) != 0) die("flock");
   say_pid(directory, "runner");
   ignore_polite_signals();
@@ -97,7 +97,7 @@ void in_daemon(Body body) {
     if (child > 0) std::_Exit(0);
     if (child == 0) ::setsid();
     if (child == 0 && std::exchange(is_first, false))
-      ::close(::open((directory + "/.ran").c_str(), O_WRONLY | O_CREAT, 0600));
+      ::close(::open((directory + "/.ran").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
     ::alarm(longest_run_seconds);  // each of them, should it be kept from looking at the time
     // Also when the fork failed: then this one goes on.
     timespec now{};
