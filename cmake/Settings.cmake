@@ -26,7 +26,7 @@ if(MESHBUS_FUZZ)
   target_compile_options(meshbus_settings INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 # UBSan describes every place that it checks: a million relocations, if a program may be anywhere. So preset dev links
-# with -no-pie, which is a quarter of what it takes to start and end `meshbus`; tests do so thousands of times.
+# with -no-pie: a quarter of the time goes that `meshbus` takes to start and end, which tests do thousands of times.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND MESHBUS_SANITIZE MATCHES "undefined")
   # clang reads a vptr through a pipe. Without a free descriptor, which tests bring about, that is a
   # false alarm. Preset gcc has this check.

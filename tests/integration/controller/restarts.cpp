@@ -154,8 +154,7 @@ TEST_CASE(
 
 TEST_CASE(
     "restarts: a controller whose own host is lost goes on from another one, and restarts the "
-    "ranks "
-    "that it answers for") {
+    "ranks that it answers for") {
   Controlled watched(2, kSettings);
   spawn(watched, {"-n", "2", "--restart", "on-failure:2"}, "exec sleep 300");
   REQUIRE(are_up(watched, {0, 0}));
@@ -251,8 +250,7 @@ TEST_CASE(
 
 TEST_CASE(
     "restarts: a rank that waits for its restart when its mesh is handed over, and is stopped "
-    "then, "
-    "has failed") {
+    "then, has failed") {
   Controlled watched(1, kSettings);
   auto spec = shell("exec sleep 300");
   spec.restart = {.on = RestartPolicy::On::failure, .budget = 2, .delay = 60s, .jitter = 0};
