@@ -17,7 +17,7 @@ class RankLayout {
   static constexpr std::uint64_t kMostPerHost = 16'384;
   /// Whether so many ranks can be on so many hosts; a host that says more is wrong.
   static bool can_be(std::uint64_t ranks, std::size_t hosts) {
-    return ranks / kMostPerHost <= std::max<std::size_t>(hosts, 1);
+    return ranks <= kMostPerHost * std::max<std::size_t>(hosts, 1);
   }
 
   void set(std::uint64_t ranks, std::vector<HostAddr> hosts) {

@@ -411,7 +411,7 @@ void MeshMonitor::hand_over() {
     facts.are_restarts_paused = false;
     if (!facts.restarts) return;
     facts.table.follow_restarts();
-    // What is to be mended may stay a failure after all.
+    // A rank that waits for its restart may stay failed after all.
     for (std::uint64_t rank = 0; rank < facts.table.size(); ++rank) {
       if (facts.restarts->is_waiting(rank)) facts.table.retell(rank);
     }

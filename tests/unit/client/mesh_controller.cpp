@@ -118,6 +118,8 @@ TEST_CASE("mesh_controller: a host that tells of ranks or sizes that cannot be i
   CHECK(vast.listed(kA, update, t0).events.size() == 1);
   CHECK(vast.region() == nullptr);
   CHECK(vast.size() == 1);
+  CHECK(RankLayout::can_be(2 * RankLayout::kMostPerHost, 2));
+  CHECK_FALSE(RankLayout::can_be(2 * RankLayout::kMostPerHost + 1, 2));
 }
 
 TEST_CASE("mesh_controller: all ends of one turn are told together, the earlier first") {
