@@ -34,7 +34,7 @@ class Gate {
   }
   void wait() {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return is_open_; });
+    changed_.wait_for(lock, in_time, [this] { return is_open_; });
   }
 
  private:
@@ -419,7 +419,10 @@ TEST_CASE(
   {
     auto context = must(Context::create());
     std::atomic<int> lives{0};
+    // A rank that ends before the spawn returns makes it fail.
+    Gate spawned;
     auto hosts = hosts_of(context, {{"serve", serve()}, {"twice", with_main([&](Proc& proc) {
+                                                           spawned.wait();
                                                            return lives++ == 0 ? 4 : mind(proc);
                                                          })}},
                           "host=3");
@@ -432,6 +435,7 @@ TEST_CASE(
     spec.restart = {.on = RestartPolicy::On::failure};
     spec.restart.delay = 1ms;
     auto third = must(hosts.spawn_n("third", 1, spec, third_heard.handlers()));
+    spawned.open();
     CHECK(wait_until([&] { return must(third.status(in_time))[0].restarts == 1; }, in_time));
     // Another launcher looks at the same mesh.
     auto other = must(Context::create());

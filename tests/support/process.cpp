@@ -12,6 +12,7 @@
 #include <csignal>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <sstream>
 #include <stdexcept>
 #include <system_error>
@@ -211,15 +212,18 @@ Process::~Process() {
 }
 
 void Process::Stream::read_available() {
-  std::vector<char> buffer(1 << 16);  // not on the stack: after a crash this runs on a signal stack
+  if (fd < 0) return;
+  // Not on the stack: after a crash this runs on a signal stack. Nothing is written to it before.
+  constexpr std::size_t kSize = 1 << 16;
+  const auto buffer = std::make_unique_for_overwrite<char[]>(kSize);
   for (std::size_t total = 0; fd >= 0 && total < most_per_read;) {
-    const ssize_t got = ::read(fd, buffer.data(), buffer.size());
+    const ssize_t got = ::read(fd, buffer.get(), kSize);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == EAGAIN) return;
     if (got <= 0) return close();
     const auto size = static_cast<std::size_t>(got);
     total += size;
-    if (text.size() < most_kept) text.append(buffer.data(), size);
+    if (text.size() < most_kept) text.append(buffer.get(), size);
   }
 }
 

@@ -89,7 +89,7 @@ TEST_CASE("roles: observers and clients look, and everything above that is refus
   for (const Attempt& attempt : attempts) {
     const auto done = run_cli(for_hosts(hosts, attempt.words), as("alice"));
     CAPTURE(attempt.words.front());
-    INFO(done.out << done.err);
+    INFO(done.out << done.err << "\nthe job: " << job.describe());
     CHECK(done.status == ExitStatus::exited(0));
   }
   CHECK(host.process().wait_exit(in_time) == ExitStatus::exited(0));

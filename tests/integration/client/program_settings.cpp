@@ -127,7 +127,7 @@ TEST_CASE(
   };
   auto error = refused(with_settings({{"speed", "1"}}));
   CHECK(error.code() == ErrorCode::proc_creation_error);
-  CHECK(error.detail().find("exited with 78") != std::string::npos);
+  CHECK(error.detail().find("exit 78") != std::string::npos);
   CHECK(error.detail().find(kWhatThereIs) != std::string::npos);
   error = refused(with_settings({{"verbose", "maybe"}}));
   CHECK(error.detail().find("setting verbose of the program: expected true or false, found "

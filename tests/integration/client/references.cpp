@@ -113,7 +113,7 @@ TEST_CASE(
   CHECK(must(proc.status(other, in_time)) == Status::Kind::stopped);
   CHECK(actor.status(other, in_time).error().code() == ErrorCode::no_such_proc);
   now = must(MeshStatuses::ask(other, must(ref.at("host", 1)), in_time));
-  CHECK(to_string(now.statuses) == "Stopped=0..1;Running=1..2");
+  CHECK(to_string(now.statuses) == "Running=1..2;Stopped=0..1");
   const auto stranger =
       must(ProcMeshRef::make(must(Name::make("nobody")), hosts.hosts(), extent("x=2")));
   CHECK(to_string(must(MeshStatuses::ask(other, stranger, in_time)).statuses) == "NotExist=0..2");
