@@ -4,6 +4,7 @@
 #include <deque>
 #include <future>
 #include <sstream>
+#include <vector>
 
 #include "cli/doctor/probe.h"
 
@@ -15,18 +16,23 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
 constexpr int kMostRoundTrips = 50;
+/// So many are measured even when the time is over: the one that also connects the hosts may have
+/// taken all of it.
+constexpr int kLeastRoundTrips = 3;
 constexpr milliseconds kRoundTripTime{200};
 /// Half of the largest body, and as many under way as fill a link of 1 GB/s with a round trip of
 /// 2 ms.
 constexpr std::size_t kBodySize = std::size_t{512} << 10;
 constexpr std::size_t kBodiesUnderWay = 4;
+/// Many more than are under way: those may all be there when a pause ends.
+constexpr std::size_t kBodiesInARow = 4 * kBodiesUnderWay;
 constexpr std::size_t kMostBytes = std::size_t{64} << 20;
 constexpr milliseconds kBandwidthTime = kMeasureTime - kRoundTripTime;
 
 Result<microseconds> fastest_round_trip(Proc& proc, const ProcId& to) {
   const auto end = Clock::now() + kRoundTripTime;
   auto fastest = microseconds::max();
-  for (int i = 0; i < kMostRoundTrips && (i == 0 || Clock::now() < end); ++i) {
+  for (int i = 0; i < kMostRoundTrips && (i <= kLeastRoundTrips || Clock::now() < end); ++i) {
     const auto begin = Clock::now();
     if (const auto answer = proc.call(to, kEchoPort, {}, kMeasureLimit); !answer)
       return fail(answer.error());
@@ -34,15 +40,28 @@ Result<microseconds> fastest_round_trip(Proc& proc, const ProcId& to) {
     if (i > 0)
       fastest = std::min(fastest, std::chrono::duration_cast<microseconds>(Clock::now() - begin));
   }
-  if (fastest != microseconds::max()) return fastest;
-  return microseconds(kRoundTripTime);
+  return fastest;
+}
+
+/// The rate over all bodies, or the best one over some in a row: while a machine is busy with
+/// something else its links look slow, but not all the time.
+double best_rate(Clock::time_point begin, const std::vector<Clock::time_point>& arrivals) {
+  const auto rate = [](std::size_t bodies, Clock::duration time) {
+    return static_cast<double>(bodies * kBodySize) / std::chrono::duration<double>(time).count();
+  };
+  if (arrivals.empty()) return 0;
+  double best = rate(arrivals.size(), arrivals.back() - begin);
+  for (std::size_t i = kBodiesInARow; i < arrivals.size(); ++i)
+    best = std::max(best, rate(kBodiesInARow, arrivals[i] - arrivals[i - kBodiesInARow]));
+  return best;
 }
 
 Result<double> bandwidth(Proc& proc, const ProcId& to) {
   const std::string body(kBodySize, 'x');
   std::deque<std::future<Result<std::string>>> under_way;
   const auto begin = Clock::now();
-  std::size_t sent = 0, arrived = 0;
+  std::vector<Clock::time_point> arrivals;
+  std::size_t sent = 0;
   const auto is_time_left = [&] {
     return sent < kMostBytes && Clock::now() < begin + kBandwidthTime;
   };
@@ -55,9 +74,9 @@ Result<double> bandwidth(Proc& proc, const ProcId& to) {
     const auto answer = under_way.front().get();
     under_way.pop_front();
     if (!answer) return fail(answer.error());
-    arrived += body.size();
+    arrivals.push_back(Clock::now());
   }
-  return static_cast<double>(arrived) / std::chrono::duration<double>(Clock::now() - begin).count();
+  return best_rate(begin, arrivals);
 }
 
 }  // namespace

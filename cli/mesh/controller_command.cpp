@@ -259,6 +259,19 @@ int own_hosts(ReachedHosts& hosts, const ControllerArguments& arguments) {
 /// A controller that ends is asked so often whether it is there.
 constexpr std::chrono::milliseconds kEndLook{100};
 
+/// Whether what was asked is not there (any more), or its host is not.
+bool has_ended(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::not_exist:
+    case ErrorCode::no_such_proc:
+    case ErrorCode::no_such_host:
+    case ErrorCode::unroutable:
+    case ErrorCode::host_unreachable:
+    case ErrorCode::fate_unknown: return true;
+    default: return false;
+  }
+}
+
 /// Waits until that controller answers no more.
 bool wait_end(Connection& connection, const ProcId& controller, std::chrono::milliseconds limit) {
   const auto end = std::chrono::steady_clock::now() + limit;
@@ -267,7 +280,7 @@ bool wait_end(Connection& connection, const ProcId& controller, std::chrono::mil
         connection
             .ask(Destination::to(controller), wire::ListMeshesT(), std::chrono::milliseconds(1000))
             .get();
-    if (!answer && answer.error().code() != ErrorCode::timeout) return true;
+    if (!answer && has_ended(answer.error().code())) return true;
     std::this_thread::sleep_for(kEndLook);
   }
   return false;

@@ -171,7 +171,7 @@ class Watch {
     if (is_json_) {
       writer_.write(to_json_line(event, now));
     } else {
-      writer_.write(time_text(now) + "  " + sentence_of(event));
+      writer_.write(time_text(now) + "  " + shown(sentence_of(event)));
       if (event.kind == Kind::state && event.exit_report != nullptr)
         write_last_words(event.exit_report->stderr_tail);
     }
@@ -186,7 +186,7 @@ class Watch {
     std::string_view text(reinterpret_cast<const char*>(tail.data()), tail.size());
     while (!text.empty()) {
       const auto end = text.find('\n');
-      writer_.write("  | " + std::string(text.substr(0, end)));
+      writer_.write("  | " + shown(text.substr(0, end)));
       text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
     }
   }

@@ -178,8 +178,10 @@ Story tell(const std::vector<HostEvent>& events, const std::string& mesh, const 
   std::set<std::string> roles;
   std::set<MeshRank> reasons;
   std::map<MeshRank, std::uint64_t> last_lives;
+  std::set<HostAddr> hosts;
   for (const auto& event : events) {
     if (!is_one_job(event.mesh, mesh)) continue;
+    hosts.insert(event.host);
     if (roles.insert(base_of(event.mesh)).second && event.mesh != mesh)
       story.others.push_back(base_of(event.mesh));
     if (event.end) {
@@ -195,8 +197,8 @@ Story tell(const std::vector<HostEvent>& events, const std::string& mesh, const 
   if (!begin) return story;
   for (const auto& event : events) {
     const auto time = time_of(event);
-    if (!is_one_job(event.mesh, mesh) &&
-        (!event.mesh.empty() || time < *begin || time - *end > kAround))
+    if (!is_one_job(event.mesh, mesh) && (!event.mesh.empty() || !hosts.contains(event.host) ||
+                                          time < *begin || time - *end > kAround))
       continue;
     const auto role = is_stop_by_role(event, roles) ? StoryRole::consequence : role_of(event);
     story.entries.push_back({role, event, {}, time});
@@ -207,9 +209,17 @@ Story tell(const std::vector<HostEvent>& events, const std::string& mesh, const 
   const auto is_mended = [&](const HostEvent& event) {
     return event.end && event.end->restarts < last_lives[{event.mesh, event.end->rank}];
   };
+  // A drain of a host, say, has begun nothing when it has ended no rank of this job.
+  const auto has_effect = [&](const HostEvent& event) {
+    return !event.mesh.empty() ||
+           std::any_of(events.begin(), events.end(), [&](const HostEvent& other) {
+             return other.end && is_one_job(other.mesh, mesh) && other.host == event.host &&
+                    other.end->step != StopStep::none && time_of(other) >= event.time;
+           });
+  };
   auto first = std::find_if(story.entries.begin(), story.entries.end(), [&](const auto& entry) {
     return entry.time <= *end && may_be_first(entry.event) && !is_mended(entry.event) &&
-           !is_stop_by_role(entry.event, roles);
+           !is_stop_by_role(entry.event, roles) && has_effect(entry.event);
   });
   if (first == story.entries.end() && has_lost_keeper) {
     // The warden's words about the keeper; without them, the first rank that died with it.

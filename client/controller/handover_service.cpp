@@ -25,16 +25,26 @@ constexpr std::chrono::milliseconds kLastReports{5000};
 bool HandoverService::begin_end(const std::string& reason, std::function<void()> done) {
   if (when_ended_) return false;
   when_ended_ = std::move(done);
-  end_timer_ = reactor_.after(options_.grace + options_.stop_limit, [this] {
-    log::warn(std::to_string(supervisor_.live_owned()) +
-              " meshes of this controller have not ended; they do when their leases lapse");
-    end_timer_ = 0;
-    std::exchange(when_ended_, [] {})();
-  });
+  limit_end(options_.grace + options_.stop_limit);
   last_order_.reason = reason;
   last_order_.requester = gateway_.self().to_string();
   last_order_.grace_ms = static_cast<std::uint32_t>(options_.grace.count());
   return true;
+}
+
+void HandoverService::limit_end(std::chrono::milliseconds limit) {
+  reactor_.cancel(end_timer_);
+  end_timer_ = reactor_.after(limit, [this] {
+    if (host_end_ != nullptr) {
+      log::warn(std::to_string(host_end_->open()) +
+                " hosts of this controller have not ended; they do when their leases lapse");
+    } else {
+      log::warn(std::to_string(supervisor_.live_owned()) +
+                " meshes of this controller have not ended; they do when their leases lapse");
+    }
+    end_timer_ = 0;
+    std::exchange(when_ended_, [] {})();
+  });
 }
 
 Supervisor::Actions HandoverService::stop_all() {
@@ -70,9 +80,12 @@ bool HandoverService::have_hosts_ended() {
   order.reason = last_order_.reason;
   order.requester = last_order_.requester;
   order.grace_ms = last_order_.grace_ms;
-  host_end_ =
-      std::make_shared<HostEnd>(gateway_, std::move(hosts), std::move(order),
-                                options_.grace + options_.answer_limit, [this] { check_end(); });
+  const auto limit = options_.grace + options_.answer_limit;
+  host_end_ = std::make_shared<HostEnd>(gateway_, supervisor_, std::move(hosts), std::move(order),
+                                        limit, [this] { check_end(); });
+  // The host whose broker carries the orders is asked when the others have answered.
+  // Each is asked twice.
+  limit_end(4 * limit);
   host_end_->begin();
   // It may be done at once, and has said so.
   return false;

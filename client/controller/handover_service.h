@@ -57,6 +57,8 @@ class HandoverService {
  private:
   /// HandOver of hosts themselves.
   void give_hosts(const Request& request, const wire::HandOver& message);
+  /// The end may take so much longer; what is left then is told.
+  void limit_end(std::chrono::milliseconds limit);
   /// Ends the hosts that end with us. Whether that is done.
   bool have_hosts_ended();
   bool is_ending() const noexcept { return end_timer_ != 0; }

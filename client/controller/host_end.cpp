@@ -21,21 +21,39 @@ void HostEnd::begin() {
 void HostEnd::ask(const HostAddr& host) {
   auto* const bus = gateway_.bus();
   if (bus == nullptr) {
-    const Error problem(ErrorCode::fate_unknown, "not connected");
-    return on_answer(host, &problem);
+    return on_answer(host, fail(ErrorCode::fate_unknown, "not connected"));
   }
-  bus->request(Destination::to_agent(host), wire::ShutdownHostT(order_), limit_,
+  bus->request(Destination::to_agent(host), wire::GetHostT(), limit_,
                [weak = weak_from_this(), host](const Result<ControlMessage>& answer) {
-                 if (const auto self = weak.lock())
-                   self->on_answer(host, answer ? nullptr : &answer.error());
+                 if (const auto self = weak.lock()) self->on_state(host, answer);
                });
 }
 
-void HostEnd::on_answer(const HostAddr& host, const Error* problem) {
+void HostEnd::on_state(const HostAddr& host, const Result<ControlMessage>& answer) {
+  const auto* const state = answer ? answer->body_as<wire::HostState>() : nullptr;
+  auto* const bus = gateway_.bus();
+  if (state == nullptr || bus == nullptr) return on_answer(host, answer);
+  const auto* const owner = state->owner();
+  const bool ends_with_us = owner != nullptr && !owner->gone() &&
+                            owner->loss() != wire::OwnerLoss::detach &&
+                            supervisor_.is_us(text_of(owner->owner()));
+  if (!ends_with_us) return on_answer(host, answer);
+  bus->request(Destination::to_agent(host), wire::ShutdownHostT(order_), limit_,
+               [weak = weak_from_this(), host](const Result<ControlMessage>& ended) {
+                 if (const auto self = weak.lock()) self->on_answer(host, ended);
+               });
+}
+
+void HostEnd::on_answer(const HostAddr& host, const Result<ControlMessage>& answer) {
   // The last answer of a host that ends may be lost with it.
-  if (problem != nullptr && problem->code() != ErrorCode::fate_unknown)
-    log::warn("host " + host.to_string() + " is not ended: " + problem->to_string() +
+  if (!answer && answer.error().code() != ErrorCode::fate_unknown)
+    log::warn("host " + host.to_string() + " is not ended: " + answer.error().to_string() +
               "; it ends when its lease lapses");
+  const auto* const summary = answer ? answer->body_as<wire::ShutdownSummary>() : nullptr;
+  if (summary != nullptr && summary->failed() != 0)
+    log::warn("host " + host.to_string() + " has ended, and " + std::to_string(summary->failed()) +
+              " of its " + std::to_string(summary->attempted()) +
+              " procs could not be stopped: " + text_of(summary->detail()));
   if (--open_ == 0) end_last();
 }
 

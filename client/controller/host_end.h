@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "client/controller/controller_gateway.h"
+#include "client/controller/supervisor.h"
+#include "common/wire/control.h"
 #include "meshbus/address.h"
 #include "meshbus/result.h"
 #include "wire/forward.h"
@@ -20,9 +22,10 @@ namespace meshbus {
 class HostEnd : public std::enable_shared_from_this<HostEnd> {
  public:
   /// `limit`: for the answer of one host, which comes when its procs have ended.
-  HostEnd(ControllerGateway& gateway, std::vector<HostAddr> hosts, wire::ShutdownHostT order,
-          std::chrono::milliseconds limit, std::function<void()> on_done)
+  HostEnd(ControllerGateway& gateway, const Supervisor& supervisor, std::vector<HostAddr> hosts,
+          wire::ShutdownHostT order, std::chrono::milliseconds limit, std::function<void()> on_done)
       : gateway_(gateway),
+        supervisor_(supervisor),
         hosts_(std::move(hosts)),
         order_(std::move(order)),
         limit_(limit),
@@ -32,13 +35,18 @@ class HostEnd : public std::enable_shared_from_this<HostEnd> {
   void begin();
   void cancel() { on_done_ = nullptr; }
   bool is_done() const noexcept { return is_done_; }
+  /// Hosts that have not answered, and those that were not asked yet.
+  std::size_t open() const noexcept { return open_ + last_.size(); }
 
  private:
   void ask(const HostAddr& host);
-  void on_answer(const HostAddr& host, const Error* problem);
+  /// What is known of its owner may be of before: it may have been detached, or given away.
+  void on_state(const HostAddr& host, const Result<ControlMessage>& answer);
+  void on_answer(const HostAddr& host, const Result<ControlMessage>& answer);
   void end_last();
 
   ControllerGateway& gateway_;
+  const Supervisor& supervisor_;
   std::vector<HostAddr> hosts_;
   wire::ShutdownHostT order_;
   std::chrono::milliseconds limit_;

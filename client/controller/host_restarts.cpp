@@ -83,6 +83,8 @@ void HostRestarts::on_stop_answer(bool is_done, Time now) {
 
 std::vector<std::uint64_t> HostRestarts::on_start_answer(const Result<void>& answer, Time now) {
   is_start_asked_ = false;
+  const bool is_refused = !answer && answer.error().code() == ErrorCode::unauthorised;
+  refusals_ = is_refused ? refusals_ + 1 : 0;
   if (answer) {
     // The states of these ranks are under way. Should they be lost, the order is repeated.
     start_after_ = now + kAskAgain;
@@ -95,9 +97,9 @@ std::vector<std::uint64_t> HostRestarts::on_start_answer(const Result<void>& ans
     return {};
   }
   start_after_ = now + kAskAgain;
-  // Another owner answers for the mesh, which the hosts are about to tell.
-  if (is_silence(code) || code == ErrorCode::unauthorised || code == ErrorCode::queue_full)
-    return {};
+  if (is_silence(code) || code == ErrorCode::queue_full) return {};
+  // Another owner answers for the mesh, which the hosts are about to tell; or it never does.
+  if (is_refused && refusals_ < kMostRefusals) return {};
   for (const auto rank : asked_starts_) starts_.erase(rank);
   return std::exchange(asked_starts_, {});
 }

@@ -25,6 +25,8 @@ class HostRestarts {
   static constexpr std::chrono::milliseconds kLongestWait{500};
   /// From an answer that leaves open what was done, or none.
   static constexpr std::chrono::milliseconds kAskAgain{1000};
+  /// A host that says so often in a row that it takes no orders of ours means it.
+  static constexpr int kMostRefusals = 10;
 
   /// The rank is to begin its incarnation after so many restarts.
   void start(std::uint64_t rank, std::uint64_t restarts);
@@ -71,6 +73,7 @@ class HostRestarts {
   Time stop_after_{};
   Time start_after_{};
   std::chrono::milliseconds wait_ = kFirstWait;
+  int refusals_ = 0;
 };
 
 }  // namespace meshbus

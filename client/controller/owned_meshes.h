@@ -55,6 +55,8 @@ class OwnedMeshes {
   /// The hosts that are ours; `that_end`: those of them that end with us.
   std::vector<HostAddr> hosts(bool that_end) const;
   bool is_ours(const HostAddr& host) const;
+  /// Whether that name of an owner is one of ours.
+  bool is_us(const std::string& owner) const { return names_.contains(owner); }
 
   /// Takes the leases of our meshes, and of the hosts that are ours, from what their hosts say.
   void note_leases(const Meshes& meshes, const std::vector<HostAddr>& hosts);

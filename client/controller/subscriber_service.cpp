@@ -7,6 +7,7 @@
 #include "common/base/log.h"
 #include "common/wire/wire_region.h"
 #include "common/wire/wire_values.h"
+#include "meshbus/name.h"
 #include "wire/actors_generated.h"
 #include "wire/bus_generated.h"
 #include "wire/supervision_generated.h"
@@ -15,6 +16,8 @@ namespace meshbus {
 namespace {
 
 constexpr std::size_t kMostSubscriptions = 10'000;
+/// A launcher subscribes to each of its meshes.
+constexpr std::size_t kMostOfOne = 1000;
 constexpr flatbuffers::uoffset_t kMostBlocks = 10'000;
 /// Meshes in one message: it stays well below the limit.
 constexpr std::size_t kMostMeshes = 1000;
@@ -156,10 +159,17 @@ Supervisor::Actions SubscriberService::on_subscribe(const Request& request,
   const auto mesh = text_of(message.mesh());
   auto ranks = ranks_of(message);
   if (!ranks) return refuse(ranks.error());
-  if (subscriptions_.size() >= kMostSubscriptions)
-    return refuse(Error(ErrorCode::queue_full, "this controller has " +
-                                                   std::to_string(kMostSubscriptions) +
-                                                   " subscriptions; that is its limit"));
+  // One that is there is asked for again and again, and stays.
+  if (!subscriptions_.has(*subscriber, mesh)) {
+    if (subscriptions_.size() >= kMostSubscriptions)
+      return refuse(Error(ErrorCode::queue_full, "this controller has " +
+                                                     std::to_string(kMostSubscriptions) +
+                                                     " subscriptions; that is its limit"));
+    if (subscriptions_.count_of(*subscriber) >= kMostOfOne)
+      return refuse(Error(ErrorCode::queue_full, subscriber->to_string() + " has " +
+                                                     std::to_string(kMostOfOne) +
+                                                     " subscriptions; that is the limit of one"));
+  }
   Supervisor::Actions begun;
   std::string procs = mesh;
   if (ActorsName::is_meant(mesh)) {
@@ -169,6 +179,9 @@ Supervisor::Actions SubscriberService::on_subscribe(const Request& request,
     if (!actions) return refuse(actions.error());
     begun = std::move(*actions);
     procs = name->mesh().to_string();
+  } else if (!mesh.empty()) {
+    if (const auto name = Name::parse(mesh); !name)
+      return refuse(name.error().within("Subscribe.mesh"));
   }
   const bool is_new = subscriptions_.add(*subscriber, mesh, *ranks);
   gateway_.bus()->answer(request, wire::AckT());

@@ -41,6 +41,15 @@ class Subscriptions {
            }) != 0;
   }
   std::size_t size() const noexcept { return size_; }
+  bool has(const ProcId& subscriber, const std::string& mesh) const {
+    const auto found = subscribers_.find(subscriber);
+    return found != subscribers_.end() && found->second.meshes.contains(mesh);
+  }
+  /// How many subscriptions that one has.
+  std::size_t count_of(const ProcId& subscriber) const {
+    const auto found = subscribers_.find(subscriber);
+    return found == subscribers_.end() ? 0 : found->second.meshes.size();
+  }
   /// How many subscribers hear of that mesh (empty = of anything).
   std::uint64_t count(const std::string& mesh) const {
     return static_cast<std::uint64_t>(std::count_if(

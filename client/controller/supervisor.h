@@ -82,6 +82,8 @@ class Supervisor {
   void let_go(const std::string& mesh);
   /// The handover has failed somewhere, and is not under way any more.
   Actions resume(const std::string& mesh, Time now);
+  /// Whether that name of an owner is one of ours.
+  bool is_us(const std::string& owner) const { return owned_.is_us(owner); }
   /// The hosts that are ours; `that_end`: those of them that end with this controller.
   std::vector<HostAddr> owned_hosts(bool that_end = false) const { return owned_.hosts(that_end); }
   /// The owner of that host, as it says, or as it was told.

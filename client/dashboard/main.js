@@ -1,6 +1,6 @@
 // Chooses the view by the address, keeps the data coming, and redraws at most four times a second.
 import { h, visible } from './dom.js';
-import { Store, follow, setToken } from './store.js';
+import { Store, follow, setToken, takeToken } from './store.js';
 import { eventsView, hostView, hostsView, overview } from './overview.js';
 import { gridView } from './grid.js';
 import { meshView, rankView } from './mesh.js';
@@ -106,6 +106,10 @@ document.addEventListener('keydown', (event) => {
   else if (event.key === '/') { event.preventDefault(); main.querySelector('input[type=search]')?.focus(); }
 });
 document.addEventListener('visibilitychange', changed);
-window.addEventListener('hashchange', () => { if (location.hash !== '#main') { navigate(); main.focus(); } });
+window.addEventListener('hashchange', () => {
+  // A link with a token that is opened where the page is already shown.
+  if (takeToken()) return location.reload();
+  if (location.hash !== '#main') { navigate(); main.focus(); }
+});
 navigate();
 run();

@@ -69,12 +69,14 @@ export class Store {
 
 let token = sessionStorage.getItem('meshbus-token') ?? '';
 // A link may bring the token, and the view to open: #token=TOKEN or #token=TOKEN&view=/mesh/NAME. It leaves the address at once.
-const given = /^#token=([^&]*)(?:&view=(.*))?$/.exec(location.hash);
-if (given) {
-  token = decodeURIComponent(given[1]);
-  sessionStorage.setItem('meshbus-token', token);
+export function takeToken() {
+  const given = /^#token=([^&]*)(?:&view=(.*))?$/.exec(location.hash);
+  if (!given) return false;
+  setToken(decodeURIComponent(given[1]));
   history.replaceState(null, '', `${location.pathname}#${given[2] ?? '/'}`);
+  return true;
 }
+takeToken();
 export function setToken(text) { token = text; sessionStorage.setItem('meshbus-token', text); }
 
 function headers() { return token ? { Authorization: `Bearer ${token}` } : {}; }

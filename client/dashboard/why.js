@@ -22,7 +22,13 @@ export function story(store, mesh) {
   }
   for (const rank of mesh.ranks.values()) if (rank.ended) addEnd(rank, rank.host);
   steps.sort((a, b) => (a.time < b.time ? -1 : a.time > b.time ? 1 : 0));
-  const first = steps.find((step) => step.end && isFailure(step.end) && !step.end.consequence);
+  // What another life has mended is not what ended the mesh.
+  const lives = new Map();
+  const note = (rank, life) => lives.set(rank, Math.max(lives.get(rank) ?? 0, life ?? 0));
+  for (const step of steps) if (step.end) note(step.rank, step.end.restarts);
+  for (const rank of mesh.ranks.values()) note(rank.rank, rank.restarts);
+  const first = steps.find((step) => step.end && isFailure(step.end) && !step.end.consequence
+    && (step.end.restarts ?? 0) >= lives.get(step.rank));
   return { steps, first };
 }
 

@@ -105,6 +105,7 @@ void Bus::on_welcome(const wire::Welcome& welcome) {
 }
 
 void Bus::close(const std::string& reason, std::chrono::milliseconds linger) {
+  is_closed_ = true;
   postbox_.set_packable(false);
   if (is_up()) delivery_.acknowledge();
   session_.close(reason, linger);
@@ -192,6 +193,7 @@ void Bus::send_large(const Destination& to, std::uint32_t port, SharedBody body,
   bodies_.send(to, std::move(body), std::move(is_wanted),
                [this, to, port, sent = std::move(sent)](const auto& header) {
                  if (!header) return sent(fail(header.error()));
+                 if (auto open = check_open(); !open) return sent(open);
                  const auto number = postbox_.post(
                      to.envelope(port, wire::Kind::message, wire::Lane::data, kFlagChunked),
                      bytes_of(&*header, sizeof *header));
@@ -266,11 +268,18 @@ void Bus::cast_large(const std::shared_ptr<const CastPlan>& to, std::uint32_t po
        .on_failed = {},
        .on_done = [this, to, port, no_return, sent = std::move(sent)](const auto& header) {
          if (!header) return sent(fail(header.error()));
+         // Ranks that have the body wait for a message that does not come any more.
+         if (auto open = check_open(); !open) return sent(open);
          const auto cast =
              casts_.cast(*to, port, bytes_of(&*header, sizeof *header), no_return, kFlagChunked);
          if (!cast) cast_chunks_.forget(header->transfer(), to);
          sent(cast);
        }});
+}
+
+Result<void> Bus::check_open() const {
+  if (is_closed_) return fail(ErrorCode::fate_unknown, "this side left the bus");
+  return {};
 }
 
 std::chrono::milliseconds Bus::time_until(Reactor::Time until) const {

@@ -234,6 +234,8 @@ class Bus {
     if (events_.on_undeliverable) events_.on_undeliverable(envelope, error);
   }
   void fail_all(const Error& error);
+  /// Errors: fate_unknown, after close().
+  Result<void> check_open() const;
 
   Reactor& reactor_;
   Dispatcher handlers_;
@@ -254,6 +256,8 @@ class Bus {
   BodyIntake intake_{reactor_, responder_, postbox_};
   RefusalLog refusals_;
   std::uint64_t turn_end_ = 0;
+  /// close() was called: nothing that waited for its body can leave.
+  bool is_closed_ = false;
   /// Lets posted work see that this object is gone.
   std::shared_ptr<void> alive_ = std::make_shared<char>();
 };

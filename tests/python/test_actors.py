@@ -2,6 +2,7 @@
 import asyncio
 import concurrent.futures
 import os
+import pickle
 import threading
 import time
 
@@ -64,6 +65,10 @@ class Counter(meshbus.Actor):
     def sys_exit(self):
         raise SystemExit(3)
 
+    @meshbus.endpoint
+    async def exit_later(self):
+        raise SystemExit(4)
+
     def helper(self):
         return self.add(1)
 
@@ -112,6 +117,9 @@ def test_call_gives_a_future(counters):
     assert future.done() and len(values) == 4 and future.result() is values
     assert values.extent == meshbus.Extent(host=2, gpu=2)
     assert values.at(host=1, gpu=0) == values[2]
+    for wrong in ({"host": 0, "gpu": 2}, {"host": 1, "gpu": -1}):
+        with pytest.raises(IndexError):
+            values.at(**wrong)
 
 
 def test_an_actor_knows_its_place(counters):
@@ -200,6 +208,15 @@ def test_system_exit_in_an_endpoint_ends_nothing(counters):
     assert list(counters.echo(1)) == [1] * 4
 
 
+def test_system_exit_in_a_coroutine_ends_no_other(counters):
+    slow = counters.later.call(0.3, "slow")
+    with pytest.raises(ExceptionGroup) as caught:
+        counters.exit_later()
+    assert "SystemExit: 4" in str(caught.value.exceptions[0])
+    assert list(slow.result(20)) == ["slow"] * 4
+    assert list(counters.later(0, "again")) == ["again"] * 4
+
+
 def test_wrong_arguments_are_the_callers(counters):
     with pytest.raises(ExceptionGroup) as group:
         counters.add("two", "three")
@@ -285,6 +302,16 @@ def test_an_exception_of_a_cast_is_the_failure_of_its_actor(workers):
     actors.close()
 
 
+def test_an_exception_of_a_cast_to_a_coroutine_is_the_failure_of_its_actor(workers):
+    heard = []
+    actors = workers.options(on_failure=heard.append).spawn(Counter)
+    actors.slice(host=1, gpu=0).later.cast(0, ValueError("later"))
+    wait_until(lambda: heard)
+    assert heard[0].rank == 2 and "ValueError: later" in heard[0].reason
+    actors.stop()
+    actors.close()
+
+
 def test_a_failure_that_nobody_handled_is_raised_at_the_end(workers):
     with pytest.raises(meshbus.ActorFailure, match="ZeroDivisionError"):
         with workers.spawn(Counter) as actors:
@@ -314,6 +341,45 @@ def test_spawn_wants_an_actor(workers):
         workers.spawn(dict)
     with pytest.raises(ValueError, match="cannot be pickled"):
         workers.spawn(Counter, threading.Lock())
+
+
+def test_names_of_every_mesh_are_no_endpoints(workers):
+    class Database(meshbus.Actor):
+        @meshbus.endpoint
+        def close(self):
+            pass
+    with pytest.raises(meshbus.ConfigurationError, match="Database.close cannot be an endpoint"):
+        workers.spawn(Database)
+
+
+def test_a_coroutine_has_its_own_thread():
+    with pytest.raises(ValueError, match="async def"):
+        @meshbus.endpoint(thread="main")
+        async def there(self):
+            pass
+
+
+def test_a_slice_stops_nobody(workers):
+    with workers.spawn(Counter) as actors:
+        with pytest.raises(meshbus.Refused, match="a slice of actors cannot be stopped"):
+            actors.slice(host=0).stop()
+        with actors.slice(host=0) as some:
+            assert list(some.add(1)) == [1, 1]
+        assert list(actors.add(0)) == [1, 1, 0, 0]
+        actors.close()
+
+
+def test_memory_of_arguments_can_be_written_to(workers):
+    class Keeper(meshbus.Actor):
+        def __init__(self, buffer):
+            memoryview(buffer)[0] = 7
+            self.first = memoryview(buffer)[0]
+
+        @meshbus.endpoint
+        def get(self):
+            return self.first
+    with workers.spawn(Keeper, pickle.PickleBuffer(bytearray(100_000))) as actors:
+        assert list(actors.get()) == [7] * 4
 
 
 def test_arrays_are_writable_and_out_of_band(counters):

@@ -176,6 +176,47 @@ def test_a_handler_that_raises_stops_nothing(hosts, capsys):
     assert "ValueError: mine" in capsys.readouterr().err
 
 
+def test_a_handler_that_exits_stops_nothing(hosts, capsys):
+    def bad(report):
+        sys.exit("a rank died")
+    with hosts.spawn(sh("exit 3"), 1, on_failure=bad) as mesh:
+        assert mesh.wait(20).exit_code == 3
+    assert "SystemExit: a rank died" in capsys.readouterr().err
+
+
+def test_a_stream_whose_loop_is_closed_holds_up_nobody(hosts):
+    with hosts.spawn(sh("read line; exit 0"), 1, stdin=[0, 1]) as mesh:
+        stream = mesh.events()
+
+        async def look():
+            while True:
+                await asyncio.wait_for(stream.__anext__(), 0.3)
+        with pytest.raises(asyncio.TimeoutError):
+            asyncio.run(look())
+        mesh.write(0, "x\n")
+        mesh.write(1, "x\n")
+        assert mesh.wait(20).exit_code == 0
+        assert list(stream)[-1].kind == "end"
+
+
+def test_a_wait_that_is_given_up_takes_nothing_from_others(hosts):
+    with hosts.spawn(sh("sleep 0.5"), 1) as mesh:
+        one, other = mesh.wait_async(), mesh.wait_async()
+        assert one.cancel()
+        assert other.result(20).exit_code == 0
+        assert mesh.wait(20).exit_code == 0
+
+
+def test_waiting_again_and_again_opens_no_more_files(hosts):
+    with hosts.spawn(["sleep", "60"], 1) as mesh:
+        left = {mesh.wait_async()}
+        meshbus.wait(left, timeout=0)
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(20):
+            _, left = meshbus.wait(left, timeout=0)
+        assert len(left) == 1 and len(os.listdir("/proc/self/fd")) <= before
+
+
 def test_stdin(hosts):
     with hosts.spawn(["cat"], 1, stdin=[0], output="stream") as mesh:
         mesh.write(0, "hello\n")
@@ -267,6 +308,20 @@ def test_attached_hosts_stay(hosts):
     (lambda hosts: meshbus.init(), LookupError),
     (lambda hosts: meshbus.this_proc(), LookupError),
     (lambda hosts: hosts.spawn(["true"], 1, limits=meshbus.Limits(memory="2 lots")), ValueError),
+    (lambda hosts: hosts.spawn(["true"], 1, limits=meshbus.Limits(memory="inf")), ValueError),
+    (lambda hosts: hosts.spawn(["true"], 1, limits=meshbus.Limits(memory=-1)), ValueError),
+    (lambda hosts: hosts.spawn(["true"], 1, limits=meshbus.Limits(processes=-1)), ValueError),
+    (lambda hosts: hosts.spawn(["true"], 1, limits={"memory": "2G"}), ValueError),
+    (lambda hosts: hosts.spawn(["true"], 1, restart="failure"), ValueError),
+    (lambda hosts: hosts.spawn(["true"], 1, restart=Restart(budget=-1)), ValueError),
+    (lambda hosts: hosts.spawn(["true"], 1, restart=Restart(codes=137)), ValueError),
+    (lambda hosts: hosts.spawn(["true"], 1, bind=True), ValueError),
+    (lambda hosts: hosts.spawn(["true"], 1, cpus=2), ValueError),
+    (lambda hosts: hosts.spawn(["true"], 1, cpus="0-3"), ValueError),
+    (lambda hosts: hosts.spawn(["true"], 1, stdin=0), ValueError),
+    (lambda hosts: hosts.spawn(["true"], 1, ready="30"), ValueError),
+    (lambda hosts: hosts.spawn(["true"], 2.5), ValueError),
+    (lambda hosts: hosts.spawn(["true"], {1: 2}), ValueError),
 ])
 def test_bad_input_is_named(hosts, act, error):
     with pytest.raises(error) as caught:
@@ -278,6 +333,7 @@ def test_bad_ranks_and_slices(hosts):
     with hosts.spawn(["sleep", "60"], {"gpu": 2}) as mesh:
         for act, error in ((lambda: mesh[9], IndexError), (lambda: mesh.stop(9), IndexError),
                            (lambda: mesh.slice(gpu=7), IndexError),
+                           (lambda: mesh.slice(gpu=-3), IndexError),
                            (lambda: mesh.slice(nope=1), ValueError),
                            (lambda: mesh.slice(gpu=slice(-1, None)), ValueError)):
             with pytest.raises(error):

@@ -1,6 +1,7 @@
 """Pool, and the fixtures for pytest."""
 import concurrent.futures
 import os
+import pickle
 import subprocess
 import sys
 import textwrap
@@ -49,6 +50,22 @@ def test_an_exception_is_the_functions_own(pool):
     with pytest.raises(ZeroDivisionError) as caught:
         pool.submit(lambda: 1 / 0).result(30)
     assert "1 / 0" in str(caught.value.__cause__)
+
+
+def test_memory_of_arguments_can_be_written_to(pool):
+    def first(buffer):
+        memoryview(buffer)[0] = 7
+        return memoryview(buffer)[0]
+    assert pool.submit(first, pickle.PickleBuffer(bytearray(100_000))).result(30) == 7
+
+
+def test_shutdown_without_waiting_ends_the_workers_when_tasks_are_done(hosts):
+    pool = meshbus.Pool(hosts)
+    futures = [pool.submit(square, n) for n in range(10)]
+    pool.shutdown(wait=False)
+    assert [future.result(30) for future in futures] == [n * n for n in range(10)]
+    pool._procs._ended.wait(20)
+    assert all(report.is_terminal for report in pool._procs.reports)
 
 
 def test_a_lost_worker_is_replaced_and_its_task_run_again(pool, tmp_path):

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 
 import pytest
 
@@ -114,6 +115,55 @@ def test_run_module_launches_a_script(tmp_path):
                           capture_output=True, timeout=50)
     assert "[1] I am 1 ['x']" in done.stdout, done.stderr
     assert done.returncode == 4, done.stderr
+
+
+def test_run_module_finds_modules_beside_the_script(tmp_path):
+    (tmp_path / "beside.py").write_text("word = 'found'\n")
+    (tmp_path / "hello.py").write_text("import beside\nprint(beside.word)\n")
+    done = subprocess.run(python("-m", "meshbus.run", str(tmp_path / "hello.py")), text=True,
+                          capture_output=True, timeout=50, cwd="/")
+    assert "[0] found" in done.stdout, done.stderr
+
+
+def test_a_script_that_ends_answers_the_call_in_which_it_is(hosts, tmp_path):
+    path = tmp_path / "serve.py"
+    path.write_text("import meshbus, threading\n"
+                    "is_called = threading.Event()\n"
+                    "def slow(body):\n"
+                    "    is_called.set()\n"
+                    "    threading.Event().wait(1)\n"
+                    "    return b'done'\n"
+                    "meshbus.init(ports={7: slow})\n"
+                    "is_called.wait()\n")
+    with hosts.spawn(python(str(path)), 1, mesh=True, env=environment()) as mesh:
+        assert list(mesh.call(7, b"").result(20)) == [b"done", b"done"]
+        assert mesh.wait(20).exit_code == 0
+
+
+@pytest.mark.parametrize("waits", ["proc.call(1, 7, b'', timeout=None)",
+                                   "proc.mesh.slice(host=1).call(7, b'')"])
+def test_a_stop_gets_through_a_call(hosts, tmp_path, waits):
+    path = tmp_path / "wait.py"
+    path.write_text("import meshbus, threading\n"
+                    "for_ever = threading.Event()\n"
+                    "proc = meshbus.init(ports={7: lambda body: for_ever.wait(50)})\n"
+                    "print('begin', flush=True)\n"
+                    "try:\n"
+                    f"    {waits} if proc.rank == 0 else for_ever.wait()\n"
+                    "finally:\n"
+                    "    print('finally', proc.rank)\n")
+    with hosts.spawn(python(str(path)), 1, mesh=True, output="stream",
+                     env=environment()) as mesh:
+        for event in mesh.events():
+            if event.kind == "output" and event.rank == 0 and "begin" in event.text:
+                break
+        begin = time.monotonic()
+        outcome = mesh.stop(0, grace=30)
+        assert time.monotonic() - begin < 20
+        mesh.stop(1, grace=0)
+        text = lines_of(mesh)
+    assert outcome.ranks[0].exit_code == 143
+    assert "finally 0\n" in text[0]
 
 
 def launcher(code):

@@ -12,7 +12,6 @@
 #include <csignal>
 #include <cstring>
 #include <map>
-#include <memory>
 #include <sstream>
 #include <stdexcept>
 #include <system_error>
@@ -212,18 +211,16 @@ Process::~Process() {
 }
 
 void Process::Stream::read_available() {
-  if (fd < 0) return;
-  // Not on the stack: after a crash this runs on a signal stack. Nothing is written to it before.
-  constexpr std::size_t kSize = 1 << 16;
-  const auto buffer = std::make_unique_for_overwrite<char[]>(kSize);
+  // Not on the stack: after a crash this runs on a signal stack. Made once: tests look often.
+  static thread_local std::array<char, 1 << 16> buffer;
   for (std::size_t total = 0; fd >= 0 && total < most_per_read;) {
-    const ssize_t got = ::read(fd, buffer.get(), kSize);
+    const ssize_t got = ::read(fd, buffer.data(), buffer.size());
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == EAGAIN) return;
     if (got <= 0) return close();
     const auto size = static_cast<std::size_t>(got);
     total += size;
-    if (text.size() < most_kept) text.append(buffer.get(), size);
+    if (text.size() < most_kept) text.append(buffer.data(), size);
   }
 }
 

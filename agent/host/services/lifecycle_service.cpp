@@ -99,6 +99,8 @@ void LifecycleService::send_questions() {
 
 void LifecycleService::refuse_spawn(const Request& request, const std::string& mesh,
                                     std::string owner, const Error& error) {
+  // A restart that comes too early is asked for again: nothing has failed.
+  if (error.code() == ErrorCode::would_block) return parts_.checks.refuse(request, error);
   wire::EventT event;
   event.kind = wire::EventKind::spawn_refused;
   event.mesh = mesh.substr(0, kLongestName);

@@ -2,11 +2,11 @@
 
 #include "client/python/bind/bodies.h"
 #include "client/python/bind/places.h"
+#include "client/python/bind/waiting.h"
 #include "client/python/launcher/gathering.h"
 #include "client/python/launcher/helper_threads.h"
 #include "client/python/launcher/launcher.h"
 #include "client/python/launcher/report_values.h"
-#include "client/python/launcher/waiting.h"
 
 namespace meshbus::python {
 namespace {

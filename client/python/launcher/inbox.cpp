@@ -6,7 +6,7 @@
 #include <pybind11/stl.h>
 
 #include "client/python/bind/errors.h"
-#include "client/python/launcher/waiting.h"
+#include "client/python/bind/waiting.h"
 
 namespace meshbus::python {
 

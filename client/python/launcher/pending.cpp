@@ -4,7 +4,7 @@
 
 #include <pybind11/stl.h>
 
-#include "client/python/launcher/waiting.h"
+#include "client/python/bind/waiting.h"
 
 namespace meshbus::python {
 namespace {
@@ -25,7 +25,9 @@ void Pending::fill(Value value) {
     watchers = std::move(watchers_);
   }
   changed_.notify_all();
-  for (const auto& [inbox, token] : watchers) tell(*inbox, token);
+  for (const auto& [watcher, token] : watchers) {
+    if (const auto inbox = watcher.lock()) tell(*inbox, token);
+  }
 }
 
 bool Pending::is_done() const {
@@ -44,6 +46,7 @@ void Pending::notify(const std::shared_ptr<Inbox>& inbox, std::uint64_t token) {
   {
     std::lock_guard lock(mutex_);
     if (!is_done_) {
+      std::erase_if(watchers_, [](const auto& watcher) { return watcher.first.expired(); });
       watchers_.emplace_back(inbox, token);
       return;
     }

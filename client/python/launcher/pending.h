@@ -43,7 +43,8 @@ class Pending {
   std::stop_source stop_;
   bool is_done_ = false;
   Value value_;
-  std::vector<std::pair<std::shared_ptr<Inbox>, std::uint64_t>> watchers_;
+  /// One that is gone needs nothing.
+  std::vector<std::pair<std::weak_ptr<Inbox>, std::uint64_t>> watchers_;
 };
 
 /// Adds the class Pending to a module.

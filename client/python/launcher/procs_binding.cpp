@@ -1,10 +1,10 @@
 #include <pybind11/stl.h>
 
 #include "client/python/bind/places.h"
+#include "client/python/bind/waiting.h"
 #include "client/python/launcher/helper_threads.h"
 #include "client/python/launcher/launcher.h"
 #include "client/python/launcher/report_values.h"
-#include "client/python/launcher/waiting.h"
 
 namespace meshbus::python {
 namespace {

@@ -8,7 +8,7 @@
 #include <pybind11/stl.h>
 
 #include "client/python/bind/errors.h"
-#include "client/python/launcher/waiting.h"
+#include "client/python/bind/waiting.h"
 
 namespace meshbus::python {
 namespace {
@@ -110,7 +110,12 @@ ProcSpec spec_of(const py::dict& spec) {
     const auto setter = setters().find(name);
     if (setter == setters().end())
       raise(Error(ErrorCode::internal, "a spec has no \"" + name + "\""));
-    setter->second(made, value);
+    try {
+      setter->second(made, value);
+    } catch (const py::cast_error&) {
+      raise(Error(ErrorCode::configuration_error,
+                  name + " is " + std::string(py::repr(value)) + ", which it cannot be"));
+    }
   }
   return made;
 }

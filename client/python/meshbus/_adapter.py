@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from meshbus import _wire
-from meshbus.actor import Actor, endpoints_of
+from meshbus.actor import Actor, EndpointMethod, endpoints_of
 
 if TYPE_CHECKING:
     import asyncio
@@ -18,11 +18,42 @@ Answer = Any
 """None, the parts of a body, or a function that answers a _proc.Reply later."""
 
 
+class _Job:
+    """A function for another thread, and what became of it."""
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self._function = function
+        self._done = threading.Event()
+        self._value: Any = None
+        self._error: BaseException | None = None
+
+    def run(self) -> None:
+        """Calls it."""
+        try:
+            self._value = self._function()
+        except BaseException as error:
+            self._error = error
+        self._done.set()
+
+    def refuse(self, error: Exception) -> None:
+        """It is not called."""
+        self._error = error
+        self._done.set()
+
+    def result(self) -> Any:
+        """Waits for it."""
+        self._done.wait()
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+
 class MainThread:
     """Runs functions on the main thread, while that serves."""
 
-    jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+    jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
     is_serving = False
+    _lock = threading.Lock()
 
     @classmethod
     def serve(cls) -> None:
@@ -30,9 +61,13 @@ class MainThread:
         cls.is_serving = True
         try:
             while (job := cls.jobs.get()) is not None:
-                job()
+                job.run()
         finally:
-            cls.is_serving = False
+            with cls._lock:
+                cls.is_serving = False
+            while not cls.jobs.empty():
+                if (job := cls.jobs.get()) is not None:
+                    job.refuse(RuntimeError("this rank is ending"))
 
     @classmethod
     def stop(cls) -> None:
@@ -42,23 +77,28 @@ class MainThread:
     @classmethod
     def call(cls, function: Callable[[], Any]) -> Any:
         """Calls it there and waits."""
-        if not cls.is_serving:
-            raise RuntimeError('an endpoint with thread="main" needs a rank of hosts.workers(): '
-                               "the main thread of this one is its own")
-        done = threading.Event()
-        result: list[Any] = [None, None]
+        job = _Job(function)
+        with cls._lock:
+            if not cls.is_serving:
+                raise RuntimeError('an endpoint with thread="main" needs a rank of '
+                                   "hosts.workers(): the main thread of this one is its own")
+            cls.jobs.put(job)
+        return job.result()
 
-        def job() -> None:
-            try:
-                result[0] = function()
-            except BaseException as error:
-                result[1] = error
-            done.set()
-        cls.jobs.put(job)
-        done.wait()
-        if result[1] is not None:
-            raise result[1]
-        return result[0]
+
+async def _caught(coroutine: Coroutine[Any, Any, Any]) -> tuple[Any, BaseException | None]:
+    """What it returns, or one of the two exceptions that would end the loop of all others."""
+    try:
+        return await coroutine, None
+    except (SystemExit, KeyboardInterrupt) as error:
+        return None, error
+
+
+def _value_of(task: asyncio.Task[Any]) -> Any:
+    value, error = task.result()
+    if error is not None:
+        raise error
+    return value
 
 
 class _Loop:
@@ -66,10 +106,12 @@ class _Loop:
 
     _loop: asyncio.AbstractEventLoop | None = None
     _lock = threading.Lock()
+    _tasks: set[asyncio.Task[Any]] = set()
 
     @classmethod
     def run(cls, coroutine: Coroutine[Any, Any, Any],
             then: Callable[[asyncio.Task[Any]], None]) -> None:
+        """`then` is called on the loop's thread. What the task gives: see _value_of()."""
         import asyncio
         with cls._lock:
             if cls._loop is None:
@@ -77,8 +119,13 @@ class _Loop:
                 threading.Thread(target=cls._loop.run_forever, name="meshbus-asyncio",
                                  daemon=True).start()
             loop = cls._loop
-        loop.call_soon_threadsafe(
-            lambda: loop.create_task(coroutine).add_done_callback(then))
+
+        def begin() -> None:
+            task = loop.create_task(_caught(coroutine))
+            cls._tasks.add(task)  # a loop alone keeps no task alive
+            task.add_done_callback(cls._tasks.discard)
+            task.add_done_callback(then)
+        loop.call_soon_threadsafe(begin)
 
 
 def _raised(error: BaseException) -> _wire.Parts:
@@ -108,6 +155,22 @@ def _answer(flags: int, value: Any, what: str) -> _wire.Parts:
     return [(repr(plain) if isinstance(plain, (int, float)) else str(plain)).encode()]
 
 
+def _one_part(value: Any) -> Any:
+    """What a caller that is not Python gets."""
+    if value is None or isinstance(value, (bytes, bytearray, memoryview)):
+        return value
+    return str(value).encode()
+
+
+def _bytes_answer(value: Any) -> _wire.Parts:
+    part = _one_part(value)
+    return [] if part is None else [part]
+
+
+_FOREIGN = -1
+"""For flags: the caller is not Python."""
+
+
 class Adapter:
     """One actor."""
 
@@ -123,7 +186,7 @@ class Adapter:
         try:
             flags, (args, kwargs) = _wire.loads(body)
         except _wire.Foreign:
-            return self._handle_bytes(method.function, bytes(body))
+            return self._handle_bytes(method, name, bytes(body), is_call)
         except Exception as error:
             if not is_call:
                 raise
@@ -134,7 +197,7 @@ class Adapter:
             else:
                 value = method.function(self.actor, *args, **kwargs)
             if isinstance(value, Coroutine):
-                return self._later(value, flags, name)
+                return self._await(value, flags, name, is_call)
             return _answer(flags, value, f"{self._name}.{name}") if is_call else None
         except BaseException as error:
             if not is_call:
@@ -143,13 +206,31 @@ class Adapter:
                 raise RuntimeError(f"{type(error).__name__}: {error}") from error
             return _raised(error)
 
+    def _await(self, value: Coroutine[Any, Any, Any], flags: int, name: str,
+               is_call: bool) -> Answer:
+        if is_call:
+            return self._later(value, flags, name)
+        # What a message raises is the failure of the actor: it is waited for.
+        job = _Job(lambda: None)
+        tasks: list[asyncio.Task[Any]] = []
+
+        def then(task: asyncio.Task[Any]) -> None:
+            tasks.append(task)
+            job.run()
+        _Loop.run(value, then)
+        job.result()
+        _value_of(tasks[0])
+        return None
+
     def _later(self, value: Coroutine[Any, Any, Any], flags: int, name: str) -> Answer:
         def start(reply: _proc.Reply) -> None:
             def done(task: asyncio.Task[Any]) -> None:
                 try:
-                    parts = _answer(flags, task.result(), f"{self._name}.{name}")
+                    result = _value_of(task)
+                    parts = (_bytes_answer(result) if flags == _FOREIGN else
+                             _answer(flags, result, f"{self._name}.{name}"))
                 except BaseException as error:
-                    if flags == _wire.TEXT:
+                    if flags in (_wire.TEXT, _FOREIGN):
                         reply.fail(f"{type(error).__name__}: {error}")
                         return
                     parts = _raised(error)
@@ -157,12 +238,15 @@ class Adapter:
             _Loop.run(value, done)
         return start
 
-    def _handle_bytes(self, function: Callable[..., Any], body: bytes) -> Answer:
+    def _handle_bytes(self, method: EndpointMethod[Any, Any], name: str, body: bytes, is_call: bool) -> Answer:
         """From something that is not Python: bytes in, bytes or text out."""
-        value = function(self.actor, body)
-        if value is None or isinstance(value, (bytes, bytearray, memoryview)):
-            return value
-        return str(value).encode()
+        if method.thread == "main":
+            value = MainThread.call(lambda: method.function(self.actor, body))
+        else:
+            value = method.function(self.actor, body)
+        if isinstance(value, Coroutine):
+            return self._await(value, _FOREIGN, name, is_call)
+        return _one_part(value)
 
     def on_stop(self, reason: str) -> None:
         """The actor is stopped."""
@@ -184,7 +268,8 @@ def make_actor(params: bytes, rank: int, actor_id: str, peers: str) -> Adapter:
     from meshbus.proc import this_proc
     head, _, body = params.partition(b"\n")
     _check_releases(head.decode(errors="replace")[:200])
-    _, (cls, args, kwargs) = _wire.loads(body)
+    # A bytearray, so that the actor may write to arrays in it.
+    _, (cls, args, kwargs) = _wire.loads(bytearray(body))
     actor = cls.__new__(cls)
     actor.rank = rank
     actor.id = actor_id

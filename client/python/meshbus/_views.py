@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from meshbus.errors import ConfigurationError
+from meshbus.errors import ConfigurationError, OutOfRange
 
 Ref = TypeVar("Ref")
 
@@ -14,7 +14,10 @@ def cut(ref: Ref, selection: dict[str, int | slice]) -> Ref:
     for label, wanted in selection.items():
         if not isinstance(wanted, slice):
             size = dict(zip(*view.shape)).get(label, 0)
-            view = view.at(label, wanted + size if wanted < 0 else wanted)
+            index = wanted + size if wanted < 0 else wanted
+            if index < 0:
+                raise OutOfRange(f"{label}={wanted}: there are {size}")
+            view = view.at(label, index)
             continue
         start, stop, step = wanted.start or 0, wanted.stop, wanted.step or 1
         if start < 0 or step < 1 or (stop is not None and stop < 0):

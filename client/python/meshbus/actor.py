@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 from collections.abc import Callable, Coroutine, Iterator
 from types import MethodType, TracebackType
 from typing import (TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar,
@@ -76,6 +77,9 @@ class EndpointMethod(Generic[P, R]):
     """What `@endpoint` makes of a method. In a rank it is a method like any other."""
 
     def __init__(self, function: Callable[..., Any], thread: Thread) -> None:
+        if thread == "main" and inspect.iscoroutinefunction(function):
+            raise ValueError(f'{function.__name__}: thread="main" is for def; async def runs on '
+                             "the thread of the event loop")
         self.function = function
         self.thread: Thread = thread
         self.__doc__ = function.__doc__

@@ -10,7 +10,8 @@ from meshbus import _client, _context, _wire, reports
 from meshbus._owner import ContextManager
 from meshbus._views import cut
 from meshbus.actor import Actor, Endpoint, Stream, endpoints_of, no_endpoint
-from meshbus.errors import ActorFailure, ConfigurationError, Error, NotExist, RemoteError
+from meshbus.errors import (ActorFailure, ConfigurationError, Error, NotExist, Refused,
+                            RemoteError)
 from meshbus.future import Future, readable
 from meshbus.values import Extent, Point, ValueMesh, failed
 
@@ -176,6 +177,7 @@ class ActorMesh(ContextManager):
         self._is_owner = is_owner
         self._names = endpoints_of(cls)
         self._thread: threading.Thread | None = None
+        self._is_closed = False
         if not is_owner:
             return
         _context.remember(self)
@@ -189,7 +191,7 @@ class ActorMesh(ContextManager):
         while (item := self._inbox.get()) is not None:
             try:
                 self._on_failure(reports.actor_report(item[1]))
-            except Exception:
+            except BaseException:  # sys.exit() there must not end this thread without a word
                 import traceback
                 traceback.print_exc()
 
@@ -227,12 +229,15 @@ class ActorMesh(ContextManager):
 
     def stop(self, reason: str = "stop", grace: float = 10) -> list[reports.ActorReport]:
         """Ends all actors of the mesh, what is in their mailboxes first, and waits."""
+        if not self._is_owner:
+            raise Refused("a slice of actors cannot be stopped: stop() the mesh that spawn() made")
         return Future(self._core.stop(reason, grace), _reports).result()
 
     def close(self) -> None:
         """Asks for a stop and does not wait."""
-        if not self._is_owner:
+        if not self._is_owner or self._is_closed:
             return
+        self._is_closed = True
         _context.forget(self)
         self._core.close()
         self._inbox.close()
@@ -241,6 +246,8 @@ class ActorMesh(ContextManager):
 
     def _end(self, has_error: bool) -> None:
         ends: list[reports.ActorReport] = []
+        if not self._is_owner or self._is_closed:
+            return
         try:
             ends = self.stop()
         except Error:

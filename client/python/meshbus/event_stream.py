@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
@@ -31,7 +32,8 @@ class EventStream:
             if self._waiter is not None:
                 loop, future = self._waiter
                 self._waiter = None
-                loop.call_soon_threadsafe(_set, future)
+                with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+                    loop.call_soon_threadsafe(_set, future)
 
     def __iter__(self) -> Iterator[Event]:
         return self
@@ -58,7 +60,12 @@ class EventStream:
                 loop = asyncio.get_running_loop()
                 future: asyncio.Future[None] = loop.create_future()
                 self._waiter = (loop, future)
-            await future
+            try:
+                await future
+            finally:
+                with self._changed:
+                    if self._waiter is not None and self._waiter[1] is future:
+                        self._waiter = None
         self.close()
         raise StopAsyncIteration
 

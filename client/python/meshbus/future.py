@@ -107,6 +107,38 @@ class Future(Generic[T]):
         return f"<Future {state}>"
 
 
+class Flag:
+    """For the package: something that happens once, for any number of Futures. One that is given up
+    takes nothing from the others."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._is_set = False
+        self._waiting: weakref.WeakSet[_client.Pending] = weakref.WeakSet()
+
+    def fill(self) -> None:
+        """It has happened."""
+        with self._lock:
+            self._is_set = True
+            waiting = list(self._waiting)
+        for pending in waiting:
+            pending.fill()
+
+    def pending(self) -> _client.Pending:
+        """For a Future of one's own."""
+        pending = _client.Pending()
+        with self._lock:
+            self._waiting.add(pending)
+            is_set = self._is_set
+        if is_set:
+            pending.fill()
+        return pending
+
+    def wait(self, seconds: float | None) -> bool:
+        """Whether it has happened by then."""
+        return self._is_set or self.pending().wait(seconds)
+
+
 def wait(futures: Iterable[Future[Any]], timeout: float | None = None, *,
          first: bool = False) -> tuple[set[Future[Any]], set[Future[Any]]]:
     """Waits until all futures are done, or one of them (`first=True`), or the time is over.

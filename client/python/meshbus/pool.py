@@ -46,7 +46,7 @@ class _Worker(Actor):
             initializer(*initargs)
 
     @endpoint
-    def run(self, task: bytes) -> Any:
+    def run(self, task: bytearray) -> Any:
         """Calls what the task says."""
         _, (function, args, kwargs) = _wire.loads(task)
         return function(*args, **kwargs)
@@ -54,7 +54,7 @@ class _Worker(Actor):
 
 @dataclass(eq=False)
 class _Task:
-    body: bytes
+    body: bytearray
     future: concurrent.futures.Future[Any]
     tries: int
     has_begun: bool = False
@@ -87,6 +87,7 @@ class Pool(concurrent.futures.Executor):
         self._procs = hosts.workers(per_host, name=name, on_failure=ignore,
                                     restart=Restart(on="always", delay=0.05, max_delay=5))
         self._num_workers = len(self._procs)
+        self._serving = self._num_workers  # threads
         self._threads = [threading.Thread(target=self._serve, args=(rank,), daemon=True,
                                           name=f"meshbus-pool-{rank}")
                          for rank in range(self._num_workers)]
@@ -100,7 +101,8 @@ class Pool(concurrent.futures.Executor):
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
                ) -> concurrent.futures.Future[T]:
         """Runs `fn(*args, **kwargs)` in a worker; its result, later."""
-        body = b"".join(_wire.dumps((fn, args, kwargs), what="the function or an argument"))
+        # A bytearray arrives as one, so that arrays in it can be written to.
+        body = bytearray().join(_wire.dumps((fn, args, kwargs), what="the function or an argument"))
         future: concurrent.futures.Future[T] = concurrent.futures.Future()
         with self._changed:
             if self._problem is not None:
@@ -117,8 +119,9 @@ class Pool(concurrent.futures.Executor):
         with self._changed:
             self._is_closed = True
             if cancel_futures:
-                while self._tasks:
-                    self._tasks.popleft().future.cancel()
+                # One whose worker has died has begun, and is done.
+                self._tasks = collections.deque(
+                    task for task in self._tasks if not task.future.cancel())
             self._changed.notify_all()
         if wait:
             for thread in self._threads:
@@ -158,6 +161,12 @@ class Pool(concurrent.futures.Executor):
             self._leave(rank, str(error))
         except BaseException as error:
             self._leave(rank, f"{type(error).__name__}: {error}")
+        finally:
+            with self._changed:
+                self._serving -= 1
+                is_last = self._serving == 0 and self._is_closed
+            if is_last:
+                self.close()  # after shutdown(wait=False)
 
     def _next(self) -> _Task | None:
         """The next task; nothing when there will be none."""

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from meshbus import _client, _context, _wire, reports
 from meshbus._owner import ContextManager
 from meshbus._views import cut
-from meshbus.actor import Actor, endpoint
+from meshbus.actor import Actor, endpoint, endpoints_of
 from meshbus.actors import ActorMesh
 from meshbus.errors import ConfigurationError, Error, MeshFailure, OutOfRange, Refused, Timeout
 from meshbus.event_stream import EventStream
-from meshbus.future import Future
+from meshbus.future import Flag, Future
 from meshbus.proc_view import TIMEOUT, OneProc, ProcView
 from meshbus.reports import ActorReport, Binding, Event, Outcome, RankReport
 from meshbus.spec import ignore
@@ -87,8 +87,8 @@ class ProcMesh(ContextManager):
         self._last: Outcome | None = None
         self._at_close: Outcome | None = None
         self._is_closed = False
-        self._failed = _client.Pending()  # a rank failed, or all have ended
-        self._ended = _client.Pending()
+        self._failed = Flag()  # a rank failed, or all have ended
+        self._ended = Flag()
         self._names: dict[str, int] = {}
         self._runners: list[_Runner] = []
         self._lives = 0  # restarts that were told
@@ -99,12 +99,14 @@ class ProcMesh(ContextManager):
 
     # --- events -------------------------------------------------------------------------------
     def _dispatch(self) -> None:
-        while (item := self._inbox.get()) is not None:
-            self._take(reports.event(item))
-        self._failed.fill()
-        self._ended.fill()
-        for stream in list(self._streams):
-            stream._put(None)
+        try:
+            while (item := self._inbox.get()) is not None:
+                self._take(reports.event(item))
+        finally:
+            self._failed.fill()
+            self._ended.fill()
+            for stream in list(self._streams):
+                stream._put(None)
 
     def _take(self, event: Event) -> None:
         with self._lock:
@@ -118,7 +120,7 @@ class ProcMesh(ContextManager):
             stream._put(event)
         try:
             self._handlers.tell(event)
-        except Exception:
+        except BaseException:  # sys.exit() there must not end this thread without a word
             import traceback
             traceback.print_exc()
         if event.kind == "failure":
@@ -240,7 +242,7 @@ class ProcMesh(ContextManager):
     def _spawn_at(self, rank: int, cls: type[A], args: Any) -> A:
         """For the package: an actor in one rank."""
         only = cut(self._ref, dict(self.extent.point(rank)))
-        return self._spawn_in(only, cls, args, {}, None, None, ignore)
+        return self._spawn_in(only, cls, args, {}, None, None, None)
 
     def _spawn_in(self, ref: _client.ProcMeshRef, cls: Callable[..., A], args: Any, kwargs: Any,
                   name: str | None, timeout: float | None,
@@ -248,6 +250,9 @@ class ProcMesh(ContextManager):
         if not isinstance(cls, type) or not issubclass(cls, Actor):
             raise ConfigurationError(f"spawn() wants a class that derives from meshbus.Actor, not "
                                      f"{cls!r}")
+        if taken := [name for name in endpoints_of(cls) if name in dir(ActorMesh)]:
+            raise ConfigurationError(f"{cls.__name__}.{taken[0]} cannot be an endpoint: {taken[0]} "
+                                     "is what every mesh of actors has; call it something else")
         params = _spawn_params(cls, args, kwargs)
         inbox = _client.Inbox()
         pending = self._core.spawn_actors("python", name or self._fresh_name(cls), params, ref,
@@ -306,7 +311,8 @@ class ProcMesh(ContextManager):
     def wait_async(self) -> Future[Outcome]:
         """The same as a Future: `await mesh.wait_async()`."""
         is_told = self._handlers.on_failure is not None
-        return Future(self._ended if is_told else self._failed, lambda _: self._outcome())
+        flag = self._ended if is_told else self._failed
+        return Future(flag.pending(), lambda _: self._outcome())
 
     def _outcome(self) -> Outcome:
         if self._failure is not None:

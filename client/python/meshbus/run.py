@@ -7,6 +7,7 @@ the script on each, shows what they write, and exits as they did.
 from __future__ import annotations
 
 import argparse
+import os
 import runpy
 import sys
 
@@ -27,6 +28,8 @@ def main(arguments: list[str] | None = None) -> int:
     if proc.is_rank():
         proc.init_for_script()
         sys.argv = [given.script, *given.arguments]
+        if not sys.flags.safe_path:  # as when Python itself runs a script
+            sys.path[0] = os.path.dirname(os.path.abspath(given.script))
         runpy.run_path(given.script, run_name="__main__")
         return 0
     return _launch(given)

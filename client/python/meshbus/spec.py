@@ -75,18 +75,37 @@ def _one_of(what: str, value: str, wanted: tuple[str, ...]) -> None:
         raise ConfigurationError(f"{what} is {value!r}; there are: {', '.join(wanted)}")
 
 
+def _is_a(what: str, value: object, kind: type) -> None:
+    if value is not None and not isinstance(value, kind):
+        raise ConfigurationError(f"{what} is {value!r}: expected meshbus.{kind.__name__}(...)")
+
+
+def _numbers(what: str, values: Iterable[int]) -> list[int]:
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise ConfigurationError(f"{what} is {values!r}: expected a list of numbers")
+    numbers = list(values)
+    for number in numbers:
+        if not isinstance(number, int) or not 0 <= number < 1 << 32:
+            raise ConfigurationError(f"{what} has {number!r}: expected numbers from 0")
+    return numbers
+
+
 def _bytes_of(text: int | str) -> int:
     units = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-    if isinstance(text, int):
-        return text
-    number, unit = text.strip().rstrip("iBb"), ""
-    if number and number[-1].upper() in units:
-        number, unit = number[:-1], number[-1].upper()
     try:
-        return int(float(number) * units[unit])
-    except ValueError:
+        if isinstance(text, int):
+            count = text
+        else:
+            number, unit = text.strip().rstrip("iBb"), ""
+            if number and number[-1].upper() in units:
+                number, unit = number[:-1], number[-1].upper()
+            count = int(float(number) * units[unit])
+        if not 0 < count < 1 << 63:
+            raise ValueError
+    except (AttributeError, OverflowError, ValueError):
         raise ConfigurationError(f"memory={text!r}: expected a number of bytes, or one like "
                                  '"512M" or "2G"') from None
+    return count
 
 
 def spec(command: Iterable[Any], *, mesh: bool, env: dict[str, str] | None, cwd: str | None,
@@ -94,6 +113,11 @@ def spec(command: Iterable[Any], *, mesh: bool, env: dict[str, str] | None, cwd:
          bind: Bind | str | None, output: str, ready: float | None, partial: bool,
          grace: float | None, stdin: Iterable[int]) -> dict[str, Any]:
     """For the package: what _client.HostMesh.spawn() takes."""
+    _is_a("restart", restart, Restart)
+    _is_a("limits", limits, Limits)
+    if isinstance(bind, str):
+        bind = Bind(bind)
+    _is_a("bind", bind, Bind)
     _one_of("output", output, ("capture", "stream"))
     if isinstance(command, (str, bytes)):
         raise ConfigurationError(f"the command is a list of words: {command.split()!r}, or "
@@ -104,9 +128,7 @@ def spec(command: Iterable[Any], *, mesh: bool, env: dict[str, str] | None, cwd:
     made: dict[str, Any] = {
         "is_mesh": mesh, "command": words, "partial": partial, "is_streamed": output == "stream",
         "environment": [(str(key), str(value)) for key, value in (env or {}).items()],
-        "cpus": list(cpus), "input_ranks": sorted(stdin)}
-    if isinstance(bind, str):
-        bind = Bind(bind)
+        "cpus": _numbers("cpus", cpus), "input_ranks": sorted(_numbers("stdin", stdin))}
     if bind is not None:
         made["bind"] = {"to": bind.to, "cores": bind.cores, "memory": bind.memory,
                         "visible_devices": bind.visible_devices}
@@ -119,7 +141,8 @@ def spec(command: Iterable[Any], *, mesh: bool, env: dict[str, str] | None, cwd:
     if restart is not None:
         made["restart"] = {"on": restart.on, "budget": restart.budget, "gang": restart.gang,
                            "delay": restart.delay, "max_delay": restart.max_delay,
-                           "window": restart.window, "codes": list(restart.codes)}
+                           "window": restart.window,
+                           "codes": _numbers("Restart.codes", restart.codes)}
     if limits is not None:
         if limits.memory is not None:
             made["memory"] = _bytes_of(limits.memory)

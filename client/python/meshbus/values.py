@@ -36,6 +36,8 @@ class Extent:
             return cls.parse(axes)
         if isinstance(axes, int):
             return cls(proc=axes)
+        if not isinstance(axes, Mapping) or not all(isinstance(label, str) for label in axes):
+            raise ConfigurationError(f'axes {axes!r}: expected 4, "gpu=4" or {{"gpu": 4}}')
         return cls(**axes)
 
     @classmethod
@@ -175,6 +177,9 @@ class ValueMesh(Generic[T]):
         if unknown:
             raise ConfigurationError(f"at() wants each axis of {self.extent} once; wrong: "
                                      f"{', '.join(sorted(unknown))}")
+        for label, size in zip(self.extent.labels, self.extent.sizes):
+            if not 0 <= coordinates[label] < size:
+                raise OutOfRange(f"{label}={coordinates[label]}: {self.extent} has {size}, from 0")
         point = Point(self.extent, tuple(coordinates[label] for label in self.extent.labels))
         return self[point.rank]
 

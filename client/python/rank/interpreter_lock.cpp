@@ -46,8 +46,13 @@ InterpreterLock::~InterpreterLock() {
 bool InterpreterLock::close(double seconds) {
   std::unique_lock lock(gate().mutex);
   gate().is_closed = true;
-  return gate().changed.wait_for(lock, std::chrono::duration<double>(seconds),
-                                 [] { return gate().inside == 0; });
+  const auto is_empty = [] { return gate().inside == 0; };
+  // More than 10 years is for ever; nanoseconds of it would overflow.
+  if (!(seconds < 3.15e8)) {
+    gate().changed.wait(lock, is_empty);
+    return true;
+  }
+  return gate().changed.wait_for(lock, std::chrono::duration<double>(seconds), is_empty);
 }
 
 }  // namespace meshbus::python

@@ -1,6 +1,9 @@
 #include "client/python/rank/rank.h"
 
+#include <unistd.h>
+
 #include <chrono>
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
@@ -9,6 +12,7 @@
 
 #include "client/python/bind/bodies.h"
 #include "client/python/bind/places.h"
+#include "client/python/bind/waiting.h"
 #include "client/python/rank/interpreter_lock.h"
 #include "client/python/rank/python_actor.h"
 #include "meshbus/actor.h"
@@ -16,9 +20,22 @@
 namespace meshbus::python {
 namespace {
 
-std::chrono::milliseconds milliseconds_of(double seconds) {
+std::chrono::milliseconds limit_of(double seconds) {
   constexpr double kMost = 3.15e8;  // ten years
   return std::chrono::milliseconds(static_cast<std::int64_t>(std::min(seconds, kMost) * 1000));
+}
+
+bool is_main_thread() {
+  return ::gettid() == ::getpid();
+}
+
+/// Waits for an answer on the main thread, so that a stop and Ctrl-C get through. Needs the GIL.
+template <typename Answer>
+Answer wait_for(std::future<Answer>& answer) {
+  wait_with_signals(std::nullopt, [&](std::chrono::steady_clock::time_point until) {
+    return answer.wait_until(until) == std::future_status::ready;
+  });
+  return answer.get();
 }
 
 /// Calls a Python function for what comes to a port. `function` is never given up.
@@ -120,15 +137,26 @@ void bind_rank(py::module_& module) {
       "call", [proc](std::uint64_t rank, std::uint32_t port, py::handle parts, double timeout) {
         const auto body = gather(parts);
         auto& self = proc();
-        return Body{must(
-            without_gil([&] { return self.call(rank, port, body, milliseconds_of(timeout)); }))};
+        // Handlers must not wait, which the library sees by their threads.
+        if (!is_main_thread())
+          return Body{
+              must(without_gil([&] { return self.call(rank, port, body, limit_of(timeout)); }))};
+        auto answer = self.call_async(rank, port, body, limit_of(timeout));
+        return Body{must(wait_for(answer))};
       });
   module.def("call_all", [proc](const ProcMeshRef& ref, std::uint32_t port, py::handle parts,
                                 double timeout) {
     const auto body = gather(parts);
     auto& self = proc();
-    return answers_of(
-        must(without_gil([&] { return self.call(ref, port, body, milliseconds_of(timeout)); })));
+    const auto limit = limit_of(timeout);
+    if (!is_main_thread())
+      return answers_of(must(without_gil([&] { return self.call(ref, port, body, limit); })));
+    // Never joined: a signal may have ended the wait. The proc is never destroyed.
+    std::packaged_task<Result<std::vector<Result<std::string>>>()> task(
+        [&self, ref, port, body, limit] { return self.call(ref, port, body, limit); });
+    auto answer = task.get_future();
+    std::thread(std::move(task)).detach();
+    return answers_of(must(wait_for(answer)));
   });
   module.def("send", [proc](std::uint64_t rank, std::uint32_t port, py::handle parts) {
     const auto body = gather(parts);

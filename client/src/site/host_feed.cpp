@@ -154,6 +154,7 @@ void HostFeed::drop_round() {
 
 void HostFeed::begin_round() {
   if (round_.is_running) return;
+  reactor_.cancel(std::exchange(timer_, 0));
   drop_round();
   round_.is_running = true;
   ask_meshes();
@@ -251,6 +252,8 @@ void HostFeed::take_facts(const wire::HostState& state) {
   told.memory = state.memory();
   told.memory_available = state.memory_available();
   table_.set_facts(options_.host, told);
+  // Another log: the host was started again at its address.
+  if (state.events_end() < position_.events_from) position_.has_events_from = false;
   position_.events_end = state.events_end();
 }
 
@@ -324,6 +327,7 @@ void HostFeed::end_round() {
   round_.is_running = false;
   table_.on_up(options_.host, wall_clock());
   on_change_();
+  reactor_.cancel(timer_);
   timer_ = reactor_.after(options_.period, [this] { on_tick(); });
 }
 

@@ -94,6 +94,12 @@ std::optional<std::pair<std::string, std::uint64_t>> rank_of(std::string_view pe
 
 SiteTable::SiteTable(const std::vector<HostAddr>& hosts, const SiteOptions& options, Time now)
     : options_(options) {
+  // No two lives of a reader share numbers: what one has heard of another is told anew.
+  sequence_ = std::max<std::uint64_t>(
+      1,
+      static_cast<std::uint64_t>(
+          std::chrono::duration_cast<std::chrono::microseconds>(now.time_since_epoch()).count()));
+  known_since_ = sequence_;
   for (const auto& host : hosts) {
     if (!index_.emplace(host, hosts_.size()).second) continue;
     auto& made = hosts_.emplace_back().shown;

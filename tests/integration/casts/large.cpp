@@ -96,3 +96,19 @@ TEST_CASE("large casts: a body passes each link once, whatever the number of ran
   CHECK(own < kBytes + kBytes / 10);
   CHECK(mapped(mesh)[0] + mapped(mesh)[1] == 2);
 }
+
+TEST_CASE("large casts: who leaves the bus before all ranks have the body is not told success") {
+  CastMesh mesh(2, 1);
+  set_limits(mesh);
+  auto& bus = *mesh.launcher->bus;
+  Arrival arrival;
+  bus.cast_large(mesh.plan(*mesh.ref), 1, SharedBody::copy(std::string(kSize, 'b')), arrival);
+  // The rank of our host has it, the other one gets it in pieces.
+  REQUIRE(bus.large_under_way() == 2);
+  REQUIRE(mesh.loop.until([&] { return bus.large_under_way() == 1; }));
+  bus.close("the test is over");
+  const auto sent = arrival.wait(kSize, 0ms);
+  REQUIRE_FALSE(sent.has_value());
+  CHECK(sent.error().code() == ErrorCode::fate_unknown);
+  CHECK(mesh.received() == 0);
+}

@@ -129,6 +129,8 @@ TEST_CASE(
   CHECK(subscriber.ask<wire::SubscribeT>("unix:/somebody,else-11111111111b") ==
         ErrorCode::unauthorised);
   CHECK(subscriber.ask<wire::SubscribeT>("nonsense ,") == ErrorCode::parse_error);
+  CHECK(subscriber.ask<wire::SubscribeT>(self, std::string(1000, 'x') + "!") ==
+        ErrorCode::parse_error);
   CHECK(subscriber.ask<wire::SubscribeT>(self) == ErrorCode::none);
   CHECK(subscriber.ask<wire::SubscribeT>(self) == ErrorCode::none);
   REQUIRE(subscriber.turn_until([&] { return subscriber.heard.size() == 2; }));

@@ -111,6 +111,13 @@ bool are_up(const Controlled& watched, const std::vector<std::uint64_t>& restart
       in_time);
 }
 
+/// To the controller.
+void give(ProcMesh& mesh, const Controlled& watched) {
+  const auto given = mesh.handover(must(ProcId::parse(watched.home().to_string() + ",controller")));
+  INFO((given ? std::string() : given.error().to_string()));
+  REQUIRE(given.has_value());
+}
+
 }  // namespace
 
 TEST_CASE(
@@ -232,7 +239,7 @@ TEST_CASE(
   REQUIRE(kill_and_wait(1));
   REQUIRE(
       mesh.handover(must(ProcId::parse(watched.home().to_string() + ",controller"))).has_value());
-  REQUIRE(mesh.handover(must(ProcId::parse(watched.home().to_string() + ",controller"))));
+  give(mesh, watched);
   CHECK(mesh.is_handed_over());
   // The launcher's restart counts.
   REQUIRE(kill_and_wait(2));
@@ -260,7 +267,7 @@ TEST_CASE(
   auto mesh = must(watched.hosts->spawn("waits", extent("gpu=2"), std::move(spec), handlers));
   meshbus::test::kill_rank(mesh, 0);
   REQUIRE(wait_until([&] { return restarts == 1; }, in_time));
-  REQUIRE(mesh.handover(must(ProcId::parse(watched.home().to_string() + ",controller"))));
+  give(mesh, watched);
   CHECK(watched.heard.failures().empty());
   CHECK(run_cli({"stop", "--hosts", watched.home().to_string(), "waits"}).status ==
         ExitStatus::exited(0));

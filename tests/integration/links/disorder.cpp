@@ -153,7 +153,7 @@ TEST_CASE(
   };
   // A connection of which one side thinks that it is over, and makes another one, while the other
   // side still gets what was on its way.
-  constexpr int kTears = 30;
+  constexpr int kTears = 12;
   for (int tear = 0; tear < kTears; ++tear) {
     const auto before = heard();
     REQUIRE(loop.until([&] {

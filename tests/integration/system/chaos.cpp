@@ -24,7 +24,7 @@ using nlohmann::json;
 namespace {
 
 // Read before main(), which removes all our variables from the environment.
-const std::uint64_t all_kills = number_from_environment("MESHBUS_TEST_CHAOS_KILLS", 50);
+const std::uint64_t all_kills = number_from_environment("MESHBUS_TEST_CHAOS_KILLS", 20);
 const std::uint64_t chosen_seed =
     number_from_environment("MESHBUS_TEST_CHAOS_SEED", std::random_device{}());
 

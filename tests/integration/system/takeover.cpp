@@ -10,6 +10,7 @@
 #include <map>
 
 #include "common/base/unique_fd.h"
+#include "tests/integration/needs.h"
 #include "tests/world/command_line.h"
 
 using namespace std::chrono_literals;
@@ -20,11 +21,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// How often the long tests are repeated: MESHBUS_TEST_TAKEOVERS, 10 by default.
-int rounds() {
-  const char* text = std::getenv("MESHBUS_TEST_TAKEOVERS");
-  return text == nullptr ? 10 : std::max(1, std::atoi(text));
-}
+/// How often the long tests are repeated. Read before main(), which removes all our variables from
+/// the environment.
+const std::uint64_t rounds = number_from_environment("MESHBUS_TEST_TAKEOVERS", 4);
 
 Roles roles_of(const Process& launcher) {
   std::optional<Roles> roles;
@@ -148,7 +147,7 @@ class Run {
 TEST_CASE(
     "takeover: the agent is killed again and again below 60 writing procs: same pids, all exit "
     "codes, all output") {
-  for (int round = 0; round < rounds(); ++round) {
+  for (std::uint64_t round = 0; round < rounds; ++round) {
     CAPTURE(round);
     Run run;
     const auto roles = roles_of(run.launcher());
@@ -184,7 +183,7 @@ TEST_CASE("takeover: procs that end while there is no agent lose neither code no
 }
 
 TEST_CASE("takeover: what was asked for and not yet started is started once") {
-  for (int round = 0; round < rounds(); ++round) {
+  for (std::uint64_t round = 0; round < rounds; ++round) {
     const TempDir dir;
     Process launcher(
         cli({"run", "-n", "200", "--keep-going", "--stdin", "none", "--json", dir / "report", "--",

@@ -119,6 +119,25 @@ TEST_CASE("why_story: what is no end of a rank may be what all began with") {
   CHECK(roles(well) == std::vector{StoryRole::also, StoryRole::around});
 }
 
+TEST_CASE("why_story: what a host is told without an effect on the mesh is no first cause") {
+  auto drain = happened(EventKind::stop_asked, 5, "a drain of all meshes", "");
+  auto elsewhere = drain;
+  elsewhere.host = *HostAddr::parse("tcp:h3:7420");
+  // A host that the mesh never touched is not in its story.
+  auto story = tell({ended(0, 1, 0), elsewhere, ended(1, 10, 3)}, kMesh, {});
+  REQUIRE(roles(story) == std::vector{StoryRole::first, StoryRole::also});
+  CHECK(story.entries[0].event.end->rank == 1);
+  // Its own host ended others: what the mesh failed of is its own.
+  story = tell({ended(0, 1, 0), drain, ended(1, 10, 3)}, kMesh, {});
+  CHECK(story.entries[0].event.end->rank == 1);
+  // And it ended a rank of the mesh.
+  auto stopped = stopped_because(1, 10, 0);
+  stopped.end->because.reset();
+  stopped.end->consequence = false;
+  story = tell({ended(0, 1, 0), drain, stopped}, kMesh, {});
+  CHECK(story.entries[0].event.text == "a drain of all meshes");
+}
+
 TEST_CASE("why_story: who dies with its keeper follows from that, whoever writes first") {
   auto lost = ended(0, 10, 0);
   lost.end->state = ProcState::failed;

@@ -352,6 +352,26 @@ TEST_CASE("host_restarts: an order is repeated until the host has done it") {
   CHECK(host.is_idle());
 }
 
+TEST_CASE("host_restarts: a host that goes on to refuse our orders is not asked for ever") {
+  HostRestarts host;
+  host.start(3, 1);
+  auto now = kFirst;
+  for (int i = 1; i < HostRestarts::kMostRefusals; ++i, now += 2s) {
+    REQUIRE(host.take_start(now));
+    CHECK(host.on_start_answer(fail(ErrorCode::unauthorised, ""), now).empty());
+  }
+  REQUIRE(host.take_start(now));
+  CHECK(host.on_start_answer(fail(ErrorCode::unauthorised, ""), now) == Ranks{3});
+  CHECK(host.is_idle());
+  // Ten in a row: one that was done begins anew.
+  host.start(3, 1);
+  REQUIRE(host.take_start(now));
+  CHECK(host.on_start_answer({}, now).empty());
+  now += 2s;
+  REQUIRE(host.take_start(now));
+  CHECK(host.on_start_answer(fail(ErrorCode::unauthorised, ""), now).empty());
+}
+
 TEST_CASE("host_restarts: stops name the rank that is their reason, one reason in each order") {
   HostRestarts host;
   host.stop(0, 5, "because of 5");

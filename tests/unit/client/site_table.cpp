@@ -70,6 +70,16 @@ TEST_CASE("site_table: the first view has everything, the next one only what has
   CHECK(view.meshes[0].ranks[1]->report.state == ProcState::killed);
 }
 
+TEST_CASE("site_table: a number of another life of the reader is answered in full") {
+  const auto before = make_site().sequence();
+  SiteTable table({host(1)}, {}, kSiteStart + std::chrono::seconds(1));
+  table.set_part(host(1), part("a-11111111111b", {rank(0, ProcState::ready)}));
+  CHECK(table.sequence() > before);
+  const auto view = table.view(before, kSiteStart);
+  CHECK(view.since == 0);
+  CHECK(view.hosts.size() == 1);
+}
+
 TEST_CASE("site_table: a lost host is shown with since when, and keeps what it said") {
   auto table = make_site();
   const auto before = table.sequence();
