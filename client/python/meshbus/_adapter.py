@@ -238,7 +238,8 @@ class Adapter:
             _Loop.run(value, done)
         return start
 
-    def _handle_bytes(self, method: EndpointMethod[Any, Any], name: str, body: bytes, is_call: bool) -> Answer:
+    def _handle_bytes(self, method: EndpointMethod[Any, Any], name: str, body: bytes,
+                      is_call: bool) -> Answer:
         """From something that is not Python: bytes in, bytes or text out."""
         if method.thread == "main":
             value = MainThread.call(lambda: method.function(self.actor, body))

@@ -320,7 +320,8 @@ TEST_CASE(
   CHECK(job.problems.empty());
   CHECK(host.roles().broker == broker);
   CHECK(find_roles(host.roles().warden)->broker == broker);
-  CHECK(most_memory < memory + 64 * 1024 * memory_scale);
+  // Attackers have up to a thousand connections at once; each takes about 70 KiB.
+  CHECK(most_memory < memory + 96 * 1024 * memory_scale);
   CHECK(wait_until([&] { return descriptors_of(broker) <= descriptors; }, in_time));
   MESSAGE(siege_duration.count() << " s, " << all_ranks << " ranks, " << job.kills() << " killed, "
                                  << pressed.all.size() << " calls; round trip before: median "
