@@ -265,9 +265,7 @@ bool has_ended(ErrorCode code) {
     case ErrorCode::not_exist:
     case ErrorCode::no_such_proc:
     case ErrorCode::no_such_host:
-    case ErrorCode::unroutable:
-    case ErrorCode::host_unreachable:
-    case ErrorCode::fate_unknown: return true;
+    case ErrorCode::unroutable: return true;
     default: return false;
   }
 }
@@ -275,12 +273,19 @@ bool has_ended(ErrorCode code) {
 /// Waits until that controller answers no more.
 bool wait_end(Connection& connection, const ProcId& controller, std::chrono::milliseconds limit) {
   const auto end = std::chrono::steady_clock::now() + limit;
+  bool is_away = false;
   while (std::chrono::steady_clock::now() < end) {
     const auto answer =
         connection
             .ask(Destination::to(controller), wire::ListMeshesT(), std::chrono::milliseconds(1000))
             .get();
-    if (!answer && has_ended(answer.error().code())) return true;
+    const auto code = answer ? ErrorCode::none : answer.error().code();
+    if (has_ended(code)) return true;
+    // A broker that is lost once may have been restarted; one that stays away ended with the
+    // controller.
+    const bool is_cut = code == ErrorCode::host_unreachable || code == ErrorCode::fate_unknown;
+    if (is_away && (is_cut || code == ErrorCode::timeout)) return true;
+    is_away = !answer && (is_away || is_cut);
     std::this_thread::sleep_for(kEndLook);
   }
   return false;

@@ -214,7 +214,8 @@ Story tell(const std::vector<HostEvent>& events, const std::string& mesh, const 
     return !event.mesh.empty() ||
            std::any_of(events.begin(), events.end(), [&](const HostEvent& other) {
              return other.end && is_one_job(other.mesh, mesh) && other.host == event.host &&
-                    other.end->step != StopStep::none && time_of(other) >= event.time;
+                    other.end->step != StopStep::none && !other.end->because &&
+                    time_of(other) >= event.time;
            });
   };
   auto first = std::find_if(story.entries.begin(), story.entries.end(), [&](const auto& entry) {

@@ -71,8 +71,9 @@ class Controller {
   Controller(const Controller&) = delete;
   Controller& operator=(const Controller&) = delete;
 
-  /// Ends in order: stops the meshes that this controller answers for, then calls `done`; at the
-  /// latest after grace and stop_limit. What is left then ends with its lease. Once.
+  /// Ends in order: stops the meshes that this controller answers for, at the latest after grace
+  /// and stop_limit; then ends its hosts, for at most four times grace and answer_limit; then calls
+  /// `done`. What is left ends with its lease. Once.
   void end(const std::string& reason, std::function<void()> done);
   /// Leaves the bus. The leases of its meshes lapse, unless this controller is started again and
   /// renews them before.

@@ -312,6 +312,30 @@ def test_an_exception_of_a_cast_to_a_coroutine_is_the_failure_of_its_actor(worke
     actors.close()
 
 
+def test_a_message_to_a_coroutine_holds_up_no_other(workers):
+    class Waiter(meshbus.Actor):
+        def __init__(self):
+            self.event = asyncio.Event()
+            self.is_over = False
+
+        @meshbus.endpoint
+        async def wait(self):
+            await self.event.wait()
+            self.is_over = True
+
+        @meshbus.endpoint
+        async def go(self):
+            self.event.set()
+
+        @meshbus.endpoint
+        def state(self):
+            return self.is_over
+    with workers.spawn(Waiter) as actors:
+        actors.wait.cast()
+        actors.go.cast()
+        wait_until(lambda: all(actors.state()))
+
+
 def test_a_failure_that_nobody_handled_is_raised_at_the_end(workers):
     with pytest.raises(meshbus.ActorFailure, match="ZeroDivisionError"):
         with workers.spawn(Counter) as actors:

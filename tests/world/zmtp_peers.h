@@ -79,8 +79,11 @@ struct RawCurve {
     if (!connection.is_open() || !hears(64 + 2 + 168)) return false;
     const std::string initiate = mechanism.on_command(heard.substr(64 + 2, 168));
     heard.clear();
-    if (!connection.write(zmtp_frame(initiate, false, true)) || !hears(3)) return false;
-    mechanism.on_command(heard.substr(2));
+    if (!connection.write(zmtp_frame(initiate, false, true)) || !hears(2)) return false;
+    // A short frame, which may come in pieces: flags, size, READY or ERROR.
+    const auto size = static_cast<unsigned char>(heard[1]);
+    if (!hears(std::size_t{2} + size)) return false;
+    mechanism.on_command(heard.substr(2, size));
     return mechanism.state() == Mechanism::State::open;
   }
   std::string message(std::string_view text, bool has_more) {

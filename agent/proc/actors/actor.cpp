@@ -39,9 +39,13 @@ void Actor::add(const MessageType& type, Handler handler) {
 // --- Replies. ---
 
 struct ActorReply::State {
-  State(ActorSystem& owner, const wire::Envelope& call_envelope,
+  State(ActorSystem& owner, ActorCell& of, const wire::Envelope& call_envelope,
         const wire::CallHeader& call_header, bool is_wanted)
-      : system(owner), envelope(call_envelope), header(call_header), is_open(is_wanted) {}
+      : system(owner),
+        cell(of.weak_from_this()),
+        envelope(call_envelope),
+        header(call_header),
+        is_open(is_wanted) {}
   ~State() {
     give(meshbus::fail(ErrorCode::call_error, "the actor let go of the call without an answer"));
   }
@@ -53,6 +57,7 @@ struct ActorReply::State {
   }
 
   ActorSystem& system;
+  std::weak_ptr<ActorCell> cell;
   wire::Envelope envelope;
   wire::CallHeader header;
   std::atomic<bool> is_open;
@@ -66,6 +71,10 @@ void ActorReply::fail(const Error& error) const {
   state_->give(meshbus::fail(error.code() == ErrorCode::call_error
                                  ? error
                                  : Error(ErrorCode::call_error, error.to_string())));
+}
+
+void ActorReply::fail_actor(const std::string& why) const {
+  if (const auto cell = state_->cell.lock()) state_->system.fail_later(*cell, why);
 }
 
 // --- Contexts. ---
@@ -124,7 +133,7 @@ ActorReply ActorContext::defer() {
   const bool is_wanted =
       letter != nullptr && letter->is_call() && !std::exchange(cell_.is_deferred, true);
   return ActorReply(std::make_shared<ActorReply::State>(
-      system_, letter == nullptr ? wire::Envelope() : letter->envelope,
+      system_, cell_, letter == nullptr ? wire::Envelope() : letter->envelope,
       letter == nullptr ? wire::CallHeader() : letter->header, is_wanted));
 }
 

@@ -182,4 +182,13 @@ void ActorSystem::call_async(ActorCell& cell, const ActorId& to, const MessageTy
                 });
 }
 
+void ActorSystem::fail_later(ActorCell& cell, std::string why) {
+  const Lock lock(mutex_);
+  if (cell.life.is_ended() || cell.is_closing) return;
+  cell.tasks.push_back({"what a message began", [why = std::move(why)](Actor&, ActorContext&) {
+                          return std::optional<Fault>(Fault{.error = why});
+                        }});
+  schedule(cell);
+}
+
 }  // namespace meshbus::mesh_proc

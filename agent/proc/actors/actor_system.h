@@ -104,6 +104,8 @@ class ActorSystem {
   void call_async(ActorCell& cell, const ActorId& to, const MessageType& type,
                   std::string_view body, std::chrono::milliseconds deadline,
                   std::function<void(ActorContext&, Result<std::string>)> then);
+  /// It fails with that as soon as its handler has returned. Any thread.
+  void fail_later(ActorCell& cell, std::string why);
   Proc& proc() const noexcept { return proc_; }
   const Outside& outside() const noexcept { return outside_; }
   /// Any thread.

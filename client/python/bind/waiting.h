@@ -41,7 +41,7 @@ bool wait_with_signals(std::optional<double> seconds, Wait wait) {
       const bool is_true = wait(std::min(end, Clock::now() + look));
       // A daemon thread at the end of Python must not ask for the GIL: that would end the thread in
       // the middle of C++, and the process with it.
-      while (_Py_IsFinalizing() != 0) ::pause();
+      while (!is_main && _Py_IsFinalizing() != 0) ::pause();
       if (is_true) return true;
     }
     if (PyErr_CheckSignals() != 0) throw py::error_already_set();

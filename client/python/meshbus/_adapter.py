@@ -210,17 +210,17 @@ class Adapter:
                is_call: bool) -> Answer:
         if is_call:
             return self._later(value, flags, name)
-        # What a message raises is the failure of the actor: it is waited for.
-        job = _Job(lambda: None)
-        tasks: list[asyncio.Task[Any]] = []
 
-        def then(task: asyncio.Task[Any]) -> None:
-            tasks.append(task)
-            job.run()
-        _Loop.run(value, then)
-        job.result()
-        _value_of(tasks[0])
-        return None
+        def start(reply: _proc.Reply) -> None:
+            def done(task: asyncio.Task[Any]) -> None:
+                try:
+                    _value_of(task)
+                except BaseException as error:
+                    import traceback
+                    traceback.print_exception(error)
+                    reply.fail_actor(f"{name}: {type(error).__name__}: {error}")
+            _Loop.run(value, done)
+        return start
 
     def _later(self, value: Coroutine[Any, Any, Any], flags: int, name: str) -> Answer:
         def start(reply: _proc.Reply) -> None:

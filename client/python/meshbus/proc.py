@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any
@@ -16,6 +17,8 @@ from meshbus.errors import Error, NotExist, Refused
 from meshbus.values import Extent, Point, ValueMesh, failed
 
 _NEVER = 1e18
+_LAST_ANSWERS = 10.0
+"""Seconds for the handlers inside at the end of a rank that nobody stops."""
 
 PortHandler = Callable[[bytes], Any]
 """What a port calls: f(body) -> bytes, or None."""
@@ -209,12 +212,15 @@ def _start(ports: Mapping[int, Callable[..., Any]], on_stop: Callable[[str], Non
 
 
 def _leave() -> None:
-    """No handler comes into Python any more; those inside are waited for, as Python waits for its
-    own threads. A stop does so for as long as its grace."""
+    """No handler comes into Python any more. Those inside are waited for: during a stop for as long
+    as its grace, otherwise for some seconds, since they may wait for us."""
     if _pid != os.getpid():
         return
     sys.stdout.flush()
-    _proc.close(_NEVER)
+    end = time.monotonic() + _LAST_ANSWERS
+    while not _proc.close(0.2):
+        if not _proc.stop_requested() and time.monotonic() > end:
+            return
 
 
 def _nothing(reason: str) -> None:

@@ -96,6 +96,11 @@ void bind_reply(py::module_& module) {
              py::gil_scoped_release release;
              self.reply.answer(std::move(body));
            })
+      .def("fail_actor",
+           [](const Reply& self, const std::string& why) {
+             py::gil_scoped_release release;
+             self.reply.fail_actor(why);
+           })
       .def("fail", [](const Reply& self, const std::string& text) {
         py::gil_scoped_release release;
         self.reply.fail(Error(ErrorCode::call_error, text));

@@ -142,7 +142,12 @@ void bind_rank(py::module_& module) {
           return Body{
               must(without_gil([&] { return self.call(rank, port, body, limit_of(timeout)); }))};
         auto answer = self.call_async(rank, port, body, limit_of(timeout));
-        return Body{must(wait_for(answer))};
+        const auto result = wait_for(answer);
+        if (result) return Body{*result};
+        const auto to = self.mesh().proc_at(rank);
+        raise(to ? result.error().within("call to " + to->to_string() + ", port " +
+                                         std::to_string(port))
+                 : result.error());
       });
   module.def("call_all", [proc](const ProcMeshRef& ref, std::uint32_t port, py::handle parts,
                                 double timeout) {

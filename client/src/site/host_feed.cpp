@@ -253,7 +253,9 @@ void HostFeed::take_facts(const wire::HostState& state) {
   told.memory_available = state.memory_available();
   table_.set_facts(options_.host, told);
   // Another log: the host was started again at its address.
-  if (state.events_end() < position_.events_from) position_.has_events_from = false;
+  // (An older agent does not say where its log ends.)
+  if (state.events_end() != 0 && state.events_end() < position_.events_from)
+    position_.has_events_from = false;
   position_.events_end = state.events_end();
 }
 

@@ -154,6 +154,9 @@ class ActorReply {
  public:
   void answer(std::string body) const;  ///< With that value.
   void fail(const Error& error) const;  ///< With call_error, and this error in words.
+  /// What was begun has failed, and the actor with it, as if its handler had thrown that: for
+  /// messages, which nobody waits for. Nothing happens when the actor has ended.
+  void fail_actor(const std::string& why) const;
 
  private:
   friend class ActorContext;
