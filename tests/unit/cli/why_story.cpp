@@ -130,7 +130,7 @@ TEST_CASE("why_story: what a host is told without an effect on the mesh is no fi
   // Its own host ended others: what the mesh failed of is its own.
   story = tell({ended(0, 1, 0), drain, ended(1, 10, 3)}, kMesh, {});
   CHECK(story.entries[0].event.end->rank == 1);
-  // Who was stopped because of a failure was not stopped by the drain.
+  // A rank that was stopped because of a failure was not stopped by the drain.
   story = tell({drain, ended(1, 10, 3), stopped_because(0, 12, 1)}, kMesh, {});
   CHECK(story.entries[0].event.end->rank == 1);
   // And it ended a rank of the mesh.
