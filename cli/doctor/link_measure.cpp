@@ -16,8 +16,8 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
 constexpr int kMostRoundTrips = 50;
-/// So many are measured, on links that are not very slow, even when the time is over: the one that
-/// also connects the hosts may have taken all of it.
+/// A probe measures so many round trips even when the time is over, unless the link is very slow:
+/// the first one also connects the hosts, and may have taken all of the time.
 constexpr int kLeastRoundTrips = 3;
 constexpr milliseconds kRoundTripTime{200};
 /// Half of the largest body, and as many under way as fill a link of 1 GB/s with a round trip of

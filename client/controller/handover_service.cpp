@@ -83,8 +83,7 @@ bool HandoverService::have_hosts_ended() {
   const auto limit = options_.grace + options_.answer_limit;
   host_end_ = std::make_shared<HostEnd>(gateway_, supervisor_, std::move(hosts), std::move(order),
                                         limit, [this] { check_end(); });
-  // The host whose broker carries the orders is asked when the others have answered.
-  // Each is asked twice.
+  // The host whose broker carries the orders comes after the others, and each host is asked twice.
   limit_end(4 * limit);
   host_end_->begin();
   // It may be done at once, and has said so.

@@ -40,7 +40,7 @@ class HostEnd : public std::enable_shared_from_this<HostEnd> {
 
  private:
   void ask(const HostAddr& host);
-  /// What is known of its owner may be of before: it may have been detached, or given away.
+  /// Orders the end, unless the host was detached or given away a moment ago.
   void on_state(const HostAddr& host, const Result<ControlMessage>& answer);
   void on_answer(const HostAddr& host, const Result<ControlMessage>& answer);
   void end_last();

@@ -20,7 +20,6 @@ from meshbus.event_stream import EventStream
 from meshbus.future import Flag, Future
 from meshbus.proc_view import TIMEOUT, OneProc, ProcView
 from meshbus.reports import ActorReport, Binding, Event, Outcome, RankReport
-from meshbus.spec import ignore
 from meshbus.values import Extent, ValueMesh
 
 if TYPE_CHECKING:
