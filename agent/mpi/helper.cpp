@@ -117,7 +117,10 @@ Result<std::vector<std::string>> Helper::on_hello(const RankHello& hello) {
 }
 
 void Helper::on_line(const RankHello& hello, std::string_view line) {
-  if (hello.attempt == attempt_) carry_out(pmi1_->on_line(hello.rank, line));
+  if (hello.attempt != attempt_) return;
+  const auto outcome = pmi1_->on_line(hello.rank, line);
+  carry_out(outcome);
+  if (outcome.aborts) door_.kill(hello.rank);
 }
 
 void Helper::carry_out(const Pmi1Server::Outcome& outcome) {

@@ -24,6 +24,8 @@ class Pmi1Server {
     std::vector<std::pair<std::uint64_t, std::string>> replies = {};  ///< Rank, line with newline.
     /// All ranks of this host are in the barrier: the new values, for an exchange with all hosts.
     std::optional<std::string> fence = {};
+    /// The rank has called MPI_Abort, and waits for its end.
+    bool aborts = false;
     std::optional<Notice> notice = {};
   };
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <utility>
 
@@ -136,6 +137,13 @@ void RankDoor::take_line(int fd, std::string_view line) {
 void RankDoor::write(std::uint64_t rank, std::string_view text) {
   if (const auto found = by_rank_.find(rank); found != by_rank_.end())
     write_all(found->second, text);
+}
+
+void RankDoor::kill(std::uint64_t rank) {
+  const auto found = by_rank_.find(rank);
+  if (found == by_rank_.end()) return;
+  const int process = connections_.at(found->second)->process.get();
+  ::syscall(SYS_pidfd_send_signal, process, SIGKILL, nullptr, 0);
 }
 
 void RankDoor::close(int fd) {

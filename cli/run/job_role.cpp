@@ -87,7 +87,8 @@ std::optional<int> JobRole::code_after_end(const MeshOutcome& outcome, int code,
   if (!parts_.mpi) return std::nullopt;
   parts_.mpi->stop();
   for (const auto& notice : events_.take_notices()) mpi_.add(notice);
-  const auto trouble = mpi_.decide(outcome.ranks, may_restart());
+  // Nothing is restarted any more.
+  const auto trouble = mpi_.decide(outcome.ranks, /*may_restart=*/false);
   const bool is_first_cause = trouble && trouble->is_before_the_end && !is_own &&
                               outcome.first_failure && outcome.first_failure->rank == trouble->rank;
   return trouble && (code == 0 || is_first_cause) ? std::optional(trouble->code) : std::nullopt;

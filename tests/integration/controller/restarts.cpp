@@ -111,6 +111,13 @@ bool are_up(const Controlled& watched, const std::vector<std::uint64_t>& restart
       in_time);
 }
 
+/// What the launcher heard of failures, for a test that expects none.
+std::string failures_of(const Controlled& watched) {
+  std::string text;
+  for (const auto& failure : watched.heard.failures()) text += failure.describe() + "\n";
+  return text;
+}
+
 /// To the controller.
 void give(ProcMesh& mesh, const Controlled& watched) {
   const auto given = mesh.handover(must(ProcId::parse(watched.home().to_string() + ",controller")));
@@ -259,6 +266,8 @@ TEST_CASE(
     "restarts: a rank that waits for its restart when its mesh is handed over, and is stopped "
     "then, has failed") {
   Controlled watched(1, kSettings);
+  // It returns when the controller is there.
+  const Followed followed(watched);
   auto spec = shell("exec sleep 300");
   spec.restart = {.on = RestartPolicy::On::failure, .budget = 2, .delay = 60s, .jitter = 0};
   std::atomic<int> restarts{0};
@@ -400,6 +409,7 @@ TEST_CASE(
       const auto known = mesh.known().ranks[rank];
       return known.restarts == 1 && known.state == ProcState::ready;
     };
+    CAPTURE(failures_of(watched));
     CHECK(wait_until(is_back, in_time));
   }
   CHECK(watched.heard.failures().empty());

@@ -71,9 +71,20 @@ void check_restart(const std::string& library) {
        "case $MESHBUS_RESTARTS in 0) exec \"$0\" kill 3 9;; 1) exec \"$0\" abort 0 4;; *) exec "
        "\"$0\";; esac",
        ring.path()});
-  INFO(finished.err);
+  CAPTURE(finished.err);
   CHECK(finished.status == ExitStatus::exited(0));
-  CHECK(last_line(finished.out) == "right");
+  CHECK(finished.err.find("(restart 2 of 2)") != std::string::npos);
+  const auto lines = lines_of(finished.out);
+  CHECK(std::ranges::count(lines, "right") == 1);
+  CHECK(std::ranges::count(lines, "rank 0 of 4, 2 here") == 3);
+
+  const auto given_up =
+      run_job_of({"--mpi", "--hosts", "2", "-n", "4", "--restart", "on-failure:1",
+                  "--restart-delay", "10ms", "--gang", "all"},
+                 {ring.path(), "abort", "3", "7"});
+  CAPTURE(given_up.err);
+  CHECK(given_up.status == ExitStatus::exited(7));
+  CHECK(last_line(given_up.err) == "meshbus: first cause: MPI_Abort(7) by rank 3");
   CHECK(mpi_leftovers_since(before) == "");
 }
 
