@@ -56,8 +56,31 @@ bool MeshController::take(Entry& here, const wire::RankState& state, Time now) {
   return true;
 }
 
+void MeshController::take_owner(const HostAddr& host, const OwnerUpdate& owner) {
+  const auto* const before = owners_.find(host);
+  const bool is_same = before != nullptr && before->owner == owner.owner;
+  owners_.take(host, owner);
+  if (is_same) return;
+  // What the others said before may be older than that.
+  for (auto& [other, part] : parts_) part.is_denied = part.is_asked_of_owner = false;
+}
+
+bool MeshController::has_spoken(const Part& part) {
+  return part.is_listed || part.is_silent || part.is_denied || part.has_failed;
+}
+
+bool MeshController::have_all_spoken() const {
+  return std::all_of(parts_.begin(), parts_.end(),
+                     [](const Entry& here) { return has_spoken(here.second); });
+}
+
+MeshController::Actions MeshController::ask_unheard(Time now) {
+  for (auto& [host, part] : parts_) part.wants_state = part.wants_state || !has_spoken(part);
+  return settle(now);
+}
+
 void MeshController::take_all(Entry& here, const RankUpdate& update, Time now) {
-  if (update.owner) owners_.take(here.first, *update.owner);
+  if (update.owner) take_owner(here.first, *update.owner);
   for (const auto& state : update.ranks) take(here, state, now);
   // From the back: see ReportQueue::report_exit().
   for (auto entry = update.exit_reports.rbegin(); entry != update.exit_reports.rend(); ++entry) {
@@ -156,7 +179,7 @@ MeshController::Actions MeshController::listed(const HostAddr& host, const MeshU
   part.is_denied = false;
   part.absent_since.reset();
   const auto& ranks = update.ranks_update;
-  if (ranks.owner) owners_.take(here->first, *ranks.owner);
+  if (ranks.owner) take_owner(here->first, *ranks.owner);
   std::set<std::uint64_t> those;
   bool is_new = false;
   for (const auto& state : ranks.ranks) {
@@ -238,7 +261,7 @@ MeshController::Actions MeshController::answered(const Order& order, const HostA
     take_whole(*here, state->ranks_update, now);
   } else if (is_unknown) {
     part.is_listed = false;
-    part.is_denied = order.kind == Order::Kind::state && is_ours_ && part.is_asked_as_owner;
+    part.is_denied = order.kind == Order::Kind::state && part.is_asked_of_owner;
     part.stream.reopen();
     if (!part.absent_since) part.absent_since = now;
     lose_all_but(here->first, {}, now);
@@ -511,7 +534,7 @@ MeshController::Actions MeshController::settle(Time now) {
     }
     if (wants(here, Order::Kind::state)) {
       part.is_state_asked = true;
-      part.is_asked_as_owner = is_ours_;
+      part.is_asked_of_owner = true;
       actions.orders.push_back({Order::Kind::state, host});
     }
   }

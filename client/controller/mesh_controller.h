@@ -97,6 +97,11 @@ class MeshController {
   /// before has left a policy with the hosts.
   Actions own(bool is_ours, Time now);
   bool is_ours() const noexcept { return is_ours_; }
+  /// Whether each of its hosts has named the owner there, has nothing of it, or does not answer.
+  /// Before, a handover that was done on one of them looks like one that was done on all.
+  bool have_all_spoken() const;
+  /// Asks those that have not.
+  Actions ask_unheard(Time now);
   /// What goes to that host with an order to restart ranks.
   RestartPlan restart_plan(const HostAddr& host, Time now) const;
   /// Whether ranks of it begin another incarnation.
@@ -142,10 +147,10 @@ class MeshController {
     std::string problem;
     /// query_failed was reported.
     bool has_failed = false;
-    /// Asked when we answered for the mesh already, it says that it does not know it.
+    /// Asked after a host has named the present owner, it said that it does not know the mesh.
     bool is_denied = false;
-    /// We answered for the mesh when `is_state_asked` began.
-    bool is_asked_as_owner = false;
+    /// No host has named another owner since `is_state_asked` began.
+    bool is_asked_of_owner = false;
     /// What there is to order because ranks are restarted.
     HostRestarts restarts;
     /// Ranks there that somebody has stopped, as far as that was taken into account.
@@ -158,6 +163,8 @@ class MeshController {
   Entry* find(const HostAddr& host);
   void take_head(const MeshUpdate& update);
   bool take(Entry& here, const wire::RankState& state, Time now);
+  void take_owner(const HostAddr& host, const OwnerUpdate& owner);
+  static bool has_spoken(const Part& part);
   void take_all(Entry& here, const RankUpdate& update, Time now);
   void take_trouble(const HostAddr& host, const wire::RankTrouble& trouble,
                     const RankUpdate& update);

@@ -36,7 +36,12 @@ class OwnedMeshes {
   /// The handover was not done on all hosts, and is not under way any more.
   void resume(const std::string& mesh) { paused_.erase(mesh); }
   bool contains(const MeshController& mesh) const {
-    return held_.contains(mesh.mesh()) || mesh.owners().is_owned_by(names_);
+    return held_.contains(mesh.mesh()) || is_handed_to_us(mesh);
+  }
+
+  /// Whether some of its hosts say that it is ours, and others have yet to be heard.
+  bool is_unsure(const MeshController& mesh) const {
+    return !mesh.have_all_spoken() && mesh.owners().names_any_of(names_);
   }
 
   /// Whether that host knows us as its owner by a name that we had before `present`.
@@ -47,7 +52,7 @@ class OwnedMeshes {
 
   /// All its hosts say that, and it is not being handed over: its ranks are ours to restart.
   bool may_restart(const MeshController& mesh) const {
-    return !paused_.contains(mesh.mesh()) && mesh.owners().is_owned_by(names_);
+    return !paused_.contains(mesh.mesh()) && is_handed_to_us(mesh);
   }
 
   /// The owner of that host itself, as it says. Returns whether that is new.
@@ -76,6 +81,9 @@ class OwnedMeshes {
     LeaseBook leases;
     bool is_renewing = false;
   };
+  bool is_handed_to_us(const MeshController& mesh) const {
+    return mesh.owners().is_owned_by(names_) && mesh.have_all_spoken();
+  }
   bool is_ours(const OwnerUpdate& owner) const {
     return !owner.is_gone && names_.contains(owner.owner);
   }

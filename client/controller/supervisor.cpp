@@ -116,6 +116,7 @@ void Supervisor::add(Actions& actions, const MeshController& mesh, MeshControlle
 
 void Supervisor::note_owned(Actions& actions, Time now) {
   for (auto& [name, mesh] : meshes_) {
+    if (owned_.is_unsure(mesh)) add(actions, mesh, mesh.ask_unheard(now), now);
     const bool is_ours = owned_.may_restart(mesh);
     if (is_ours != mesh.is_ours()) add(actions, mesh, mesh.own(is_ours, now), now);
   }
@@ -246,6 +247,8 @@ void Supervisor::fall_silent(Actions& actions, const HostAddr& address, Host& ho
   actions.events.push_back(std::move(event));
   for (auto& [name, mesh] : meshes_)
     add(actions, mesh, mesh.host_changed(address, true, problem, now), now);
+  // Meshes whose owner depended on what this host would say.
+  note_owned(actions, now);
 }
 
 Supervisor::Actions Supervisor::silent(const HostAddr& host, const std::string& problem, Time now) {

@@ -78,10 +78,9 @@ void check_restart(const std::string& library) {
   CHECK(std::ranges::count(lines, "right") == 1);
   CHECK(std::ranges::count(lines, "rank 0 of 4, 2 here") == 3);
 
-  const auto given_up =
-      run_job_of({"--mpi", "--hosts", "2", "-n", "4", "--restart", "on-failure:1",
-                  "--restart-delay", "10ms", "--gang", "all"},
-                 {ring.path(), "abort", "3", "7"});
+  const auto given_up = run_job_of({"--mpi", "--hosts", "2", "-n", "4", "--restart", "on-failure:1",
+                                    "--restart-delay", "10ms", "--gang", "all"},
+                                   {ring.path(), "abort", "3", "7"});
   CAPTURE(given_up.err);
   CHECK(given_up.status == ExitStatus::exited(7));
   CHECK(last_line(given_up.err) == "meshbus: first cause: MPI_Abort(7) by rank 3");

@@ -43,9 +43,17 @@ struct Two {
     supervisor.turn(t0);
     supervisor.add_name(kUs, t0);
   }
-  void lists(const HostAddr& host, std::vector<MeshUpdate> meshes, Supervisor::Time now) {
-    supervisor.answer({Kind::list, host, {}, {}},
-                      ListUpdate{.meshes = std::move(meshes), .after = {}, .more = false}, now);
+  /// What is asked because of it.
+  std::vector<Supervisor::Question> lists(const HostAddr& host, std::vector<MeshUpdate> meshes,
+                                          Supervisor::Time now) {
+    return supervisor
+        .answer({Kind::list, host, {}, {}},
+                ListUpdate{.meshes = std::move(meshes), .after = {}, .more = false}, now)
+        .questions;
+  }
+  /// It answers that it has nothing of the mesh.
+  void denies(const HostAddr& host, Supervisor::Time now) {
+    supervisor.answer({Kind::state, host, kMesh, {}}, fail(ErrorCode::not_exist, kMesh), now);
   }
   std::vector<Supervisor::Question> renewals(Supervisor::Time now) {
     std::vector<Supervisor::Question> found;
@@ -110,6 +118,7 @@ TEST_CASE("supervisor: hosts of ours are renewed like meshes, as each host says 
   Two two;
   two.lists(kA, {news_of(0, kUs, 60s)}, t0);
   two.lists(kB, {}, t0);
+  two.denies(kB, t0);
   const auto says = [&](const HostAddr& host, std::optional<OwnerUpdate> owner,
                         Supervisor::Time now) {
     two.supervisor.answer({Kind::probe, host, {}, {}}, HostUpdate{1, 1, std::move(owner)}, now);
@@ -194,6 +203,7 @@ TEST_CASE(
   REQUIRE(next.questions.size() == 1);
   CHECK(next.questions[0].kind == Kind::list);
   two.lists(kA, {news_of(0, kUs)}, t0);
+  two.denies(kB, t0);
   CHECK(two.renewals(t0).size() == 1);
 }
 
@@ -217,6 +227,7 @@ TEST_CASE(
   REQUIRE(next.questions.size() == 1);
   CHECK(next.questions[0].kind == Kind::list);
   two.lists(kA, {news_of(0, kUs)}, t0);
+  two.denies(kB, t0);
   CHECK(two.renewals(t0).size() == 1);
 }
 
@@ -246,6 +257,7 @@ TEST_CASE(
   Two two;
   two.lists(kA, {news_of(0, kUs)}, t0);
   two.lists(kB, {}, t0);
+  two.denies(kB, t0);
   RankUpdate birth;
   birth.ranks = news_of(1, kUs).ranks_update.ranks;
   const auto questions = two.supervisor.pushed(kB, kMesh, birth, t0).questions;
@@ -254,6 +266,40 @@ TEST_CASE(
   CHECK(questions[0].host == kB);
   two.supervisor.answer(questions[0], news_of(1, kUs), t0);
   CHECK(two.renewals(t0).size() == 2);
+}
+
+TEST_CASE(
+    "supervisor: a mesh is ours when each of its hosts has said so, has nothing of it since then, "
+    "or does not answer") {
+  Two two;
+  const std::string other = "unix:/a,client-11111111111b";
+  two.lists(kB, {}, t0);
+  const auto questions = two.lists(kA, {news_of(0, kUs)}, t0);
+  REQUIRE(std::ranges::count(questions, Kind::state, &Supervisor::Question::kind) == 1);
+  CHECK(two.renewals(t0).empty());
+  CHECK(two.supervisor.live_owned() == 0);
+  // Its list was older than the mesh.
+  two.lists(kB, {}, t0);
+  CHECK(two.supervisor.live_owned() == 0);
+  SUBCASE("it names the owner before: the handover was done on one host only") {
+    two.supervisor.answer({Kind::state, kB, kMesh, {}}, news_of(1, other), t0);
+    CHECK(two.supervisor.live_owned() == 0);
+    two.lists(kB, {news_of(1, kUs)}, t0 + 1s);
+  }
+  SUBCASE("it has nothing of it") {
+    two.denies(kB, t0);
+  }
+  SUBCASE("it fails to say") {
+    two.supervisor.answer({Kind::state, kB, kMesh, {}}, fail(ErrorCode::malformed_message, "?"),
+                          t0);
+  }
+  SUBCASE("it does not answer") {
+    two.supervisor.silent(kB, "cut off", t0);
+  }
+  CHECK(two.supervisor.live_owned() == 1);
+  // Another owner has taken it over.
+  two.lists(kA, {news_of(0, other)}, t0 + 2s);
+  CHECK(two.supervisor.live_owned() == 0);
 }
 
 TEST_CASE(
