@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "common/base/log.h"
-#include "common/base/machine_name.h"
+#include "common/http/machine_names.h"
 #include "common/security/token.h"
 #include "wire/bus_generated.h"
 #include "wire/control_generated.h"
@@ -52,7 +52,7 @@ Exporter::Exporter(Reactor& reactor, zmq::context_t& context, http::HttpSocket s
                    Options options)
     : reactor_(reactor),
       options_(std::move(options)),
-      access_(socket.address, {}, machine_name()),
+      access_(socket.address, {}, http::machine_names()),
       metrics_(options_.limits),
       heard_broker_(reactor.now()),
       bus_(reactor, context, session_options(options_.broker), Dispatcher(), bus_events()),
@@ -78,8 +78,7 @@ void Exporter::on_roles(const RoleReport& roles) {
 }
 
 void Exporter::on_request(const http::HttpRequest& request, const http::HttpServer::Reply& reply) {
-  if (!access_.is_host_known(request.host))
-    return reply.send(http::text_response(421, "this server does not go by that name"));
+  if (!access_.is_host_known(request.host)) return reply.send(http::unknown_host());
   if (request.method == "POST")
     return reply.send(http::text_response(405, "only GET and HEAD are served"));
   if (request.path == "/metrics") {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <utility>
 
 #include <sodium.h>
@@ -22,13 +21,8 @@ Digest digest(std::string_view text) {
 
 }  // namespace
 
-HttpAccess::HttpAccess(HostAddr served, std::string token, std::string machine)
-    : served_(std::move(served)), token_(std::move(token)), machine_(std::move(machine)) {
-  // Names in addresses have small letters.
-  std::ranges::transform(machine_, machine_.begin(), [](unsigned char letter) {
-    return static_cast<char>(std::tolower(letter));
-  });
-}
+HttpAccess::HttpAccess(HostAddr served, std::string token, std::vector<std::string> names)
+    : served_(std::move(served)), token_(std::move(token)), names_(std::move(names)) {}
 
 bool HttpAccess::is_host_known(std::string_view host) const {
   if (served_.transport() != Transport::tcp) return true;
@@ -40,9 +34,7 @@ bool HttpAccess::is_host_known(std::string_view host) const {
   if (served_.is_loopback()) return false;
   const std::string_view name = named->host();
   const bool is_literal = name.find_first_not_of("0123456789.") == name.npos || named->is_ipv6();
-  const bool is_machine = !machine_.empty() && name.starts_with(machine_) &&
-                          (name.size() == machine_.size() || name[machine_.size()] == '.');
-  return is_literal || is_machine || name == served_.host();
+  return is_literal || name == served_.host() || std::ranges::find(names_, name) != names_.end();
 }
 
 bool HttpAccess::has_token(const HttpRequest& request) const {

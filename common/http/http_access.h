@@ -2,6 +2,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/http/http_message.h"
 #include "meshbus/address.h"
@@ -12,12 +13,12 @@ namespace meshbus::http {
 class HttpAccess {
  public:
   /// `served`: where the server listens. `token`: what a request must bear; empty: nothing.
-  /// `machine`: the name of this machine; may be empty.
-  HttpAccess(HostAddr served, std::string token, std::string machine);
+  /// `names`: those of this machine (machine_names.h).
+  HttpAccess(HostAddr served, std::string token, std::vector<std::string> names);
 
   /// Whether the Host header names this server. A page of another site whose name was made to
   /// point here (DNS rebinding) has that name in it. A server on a loopback address goes by
-  /// loopback names only, another one by any IP address, the name of its machine and localhost; on
+  /// loopback names only, another one by any IP address, the names of its machine and localhost; on
   /// a unix socket, which no browser reaches, by any.
   bool is_host_known(std::string_view host) const;
   /// Whether the request has the token. Takes the same time for every wrong one.
@@ -26,7 +27,7 @@ class HttpAccess {
  private:
   HostAddr served_;
   std::string token_;
-  std::string machine_;
+  std::vector<std::string> names_;
 };
 
 }  // namespace meshbus::http

@@ -42,6 +42,8 @@ class HttpConnection {
   Phase phase() const noexcept { return phase_; }
   /// All that is to leave has left.
   bool is_idle() const noexcept { return output_.empty(); }
+  /// Bytes held for the peer.
+  std::size_t pending() const noexcept { return output_.size(); }
   /// What to wait for: EPOLLIN, EPOLLOUT.
   std::uint32_t interest() const noexcept;
   /// When on_deadline() is due.

@@ -26,4 +26,10 @@ HttpResponse text_response(int status, std::string text) {
   return {.status = status, .body = std::move(text) + "\n"};
 }
 
+HttpResponse unknown_host() {
+  return text_response(421,
+                       "this server does not go by that name: use an IP address, or the name of "
+                       "its machine");
+}
+
 }  // namespace meshbus::http

@@ -43,5 +43,7 @@ std::string write_head(const HttpResponse& response, const std::size_t* length);
 
 /// A response of one line of text.
 HttpResponse text_response(int status, std::string text);
+/// What a request gets whose Host header names another server (HttpAccess::is_host_known).
+HttpResponse unknown_host();
 
 }  // namespace meshbus::http

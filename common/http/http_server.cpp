@@ -19,6 +19,12 @@ constexpr auto kTick = 250ms;
 /// Accepted in one turn.
 constexpr int kMostAccepted = 16;
 
+HttpResponse too_busy() {
+  return text_response(503,
+                       "other readers are behind by more bytes than this server holds: try "
+                       "again");
+}
+
 }  // namespace
 
 HttpConnection* HttpServer::Reply::find() const {
@@ -30,13 +36,15 @@ HttpConnection* HttpServer::Reply::find() const {
 void HttpServer::Reply::send(const HttpResponse& response) const {
   auto* connection = find();
   if (connection == nullptr) return;
-  connection->answer(response, server_->reactor_.now());
+  connection->answer(server_->has_room_for(response.body.size()) ? response : too_busy(),
+                     server_->reactor_.now());
   server_->settle(id_);
 }
 
 void HttpServer::Reply::begin_stream(const HttpResponse& response) const {
   auto* connection = find();
   if (connection == nullptr) return;
+  if (!server_->has_room_for(response.body.size())) return send(too_busy());
   connection->begin_stream(response, server_->reactor_.now());
   server_->settle(id_);
 }
@@ -44,7 +52,9 @@ void HttpServer::Reply::begin_stream(const HttpResponse& response) const {
 bool HttpServer::Reply::write(std::string_view bytes) const {
   auto* connection = find();
   if (connection == nullptr) return false;
-  const bool is_taken = connection->write(bytes, server_->reactor_.now());
+  const bool has_room = server_->has_room_for(bytes.size());
+  if (!has_room) connection->end();
+  const bool is_taken = has_room && connection->write(bytes, server_->reactor_.now());
   server_->settle(id_);
   return is_taken;
 }
@@ -72,6 +82,11 @@ HttpServer::~HttpServer() {
 void HttpServer::listen() {
   if (std::exchange(is_listening_, true)) return;
   reactor_.watch(socket_.fd.get(), EPOLLIN, [this](std::uint32_t) { on_connections(); });
+}
+
+bool HttpServer::has_room_for(std::size_t bytes) const {
+  for (const auto& [id, connection] : connections_) bytes += connection.pending();
+  return bytes <= limits_.pending;
 }
 
 bool HttpServer::make_room() {

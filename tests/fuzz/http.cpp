@@ -12,7 +12,7 @@ using namespace meshbus;
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto text = fuzz::text_of(data, size);
   static const http::HttpParser parser({.head = 4096, .body = 1024});
-  static const http::HttpAccess access(*HostAddr::parse("tcp:127.0.0.1:1"), "token", "node1");
+  static const http::HttpAccess access(*HostAddr::parse("tcp:127.0.0.1:1"), "token", {"node1"});
   const auto parsed = parser.parse(text);
   if (const auto* request = std::get_if<http::HttpRequest>(&parsed)) {
     FUZZ_CHECK(request->path.starts_with('/'), text);

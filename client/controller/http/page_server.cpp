@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "client/controller/http/page_files.h"
-#include "common/base/machine_name.h"
+#include "common/http/machine_names.h"
 
 namespace meshbus {
 namespace {
@@ -70,7 +70,7 @@ HttpResponse find_file(std::string_view path) {
 PageServer::PageServer(Reactor& reactor, zmq::context_t& context, http::HttpSocket socket,
                        Options options)
     : reactor_(reactor),
-      access_(socket.address, std::move(options.token), machine_name()),
+      access_(socket.address, std::move(options.token), http::machine_names()),
       reach_(options.site.reach),
       logs_(reactor, context),
       site_(reactor, context, std::move(options.site), [this] { on_change(); }),
@@ -98,8 +98,7 @@ HttpResponse PageServer::health() const {
 }
 
 void PageServer::on_request(const HttpRequest& request, const HttpServer::Reply& reply) {
-  if (!access_.is_host_known(request.host))
-    return reply.send(with_policy(text_response(421, "this server does not go by that name")));
+  if (!access_.is_host_known(request.host)) return reply.send(with_policy(http::unknown_host()));
   if (request.method == "POST")
     return reply.send(with_policy(text_response(405, "this server only reads")));
   if (request.path.starts_with("/api/")) return on_api(request, reply);

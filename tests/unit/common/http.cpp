@@ -6,10 +6,12 @@
 #include <array>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "common/http/http_access.h"
 #include "common/http/http_connection.h"
 #include "common/http/http_parser.h"
+#include "common/http/machine_names.h"
 #include "common/http/metric_set.h"
 
 using namespace meshbus;
@@ -33,7 +35,7 @@ int refusal_of(const std::string& text) {
 }
 
 HttpAccess access_at(const std::string& address, const std::string& token = "") {
-  return {*HostAddr::parse(address), token, "Node1"};
+  return {*HostAddr::parse(address), token, {"node1", "node1.cluster"}};
 }
 
 /// A connection whose other end the test holds.
@@ -121,10 +123,22 @@ TEST_CASE("http_access: a server on loopback goes by no other name") {
   CHECK_FALSE(wide.is_host_known("evil.example:7425"));
   CHECK_FALSE(wide.is_host_known("1.evil.example"));
   CHECK(wide.is_host_known("node1:7425"));
-  CHECK(wide.is_host_known("node1.cluster"));
+  CHECK(wide.is_host_known("Node1.cluster"));
+  CHECK_FALSE(wide.is_host_known("node1.evil.example:7425"));
   CHECK_FALSE(wide.is_host_known("node11:7425"));
   CHECK_FALSE(access.is_host_known("node1:7425"));
   CHECK(access_at("unix:/run/m/page").is_host_known("anything"));
+}
+
+TEST_CASE("machine_names: the name, in the domains of the resolver and as /etc/hosts has it") {
+  const std::string hosts =
+      "127.0.0.1 localhost\n10.0.0.1 Node1.corp.example node1 cache # db\n10.0.0.2 node11 other\n";
+  const std::string resolver = "# by dhcp\nnameserver 10.0.0.3\nsearch cluster lab.example\n";
+  CHECK(machine_names("Node1", hosts, resolver) ==
+        std::vector<std::string>{"node1", "node1.corp.example", "node1", "cache", "node1.cluster",
+                                 "node1.lab.example"});
+  CHECK(machine_names("node1", "", "") == std::vector<std::string>{"node1"});
+  CHECK(machine_names("", hosts, resolver).empty());
 }
 
 TEST_CASE("http_access: the token") {
