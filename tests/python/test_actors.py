@@ -3,6 +3,7 @@ import asyncio
 import concurrent.futures
 import os
 import pickle
+import sys
 import threading
 import time
 
@@ -334,6 +335,24 @@ def test_a_message_to_a_coroutine_holds_up_no_other(workers):
         actors.wait.cast()
         actors.go.cast()
         wait_until(lambda: all(actors.state()))
+
+
+def test_a_coroutine_with_a_caller_is_waited_for_when_its_rank_ends_by_itself(hosts):
+    script = ("import meshbus, threading\n"
+              "over = threading.Event()\n"
+              "meshbus.init(ports={1: lambda body: over.set()})\n"
+              "over.wait()\n")
+    folder = os.path.dirname(os.path.abspath(__file__))
+    paths = os.pathsep.join([folder, *(path for path in sys.path if path)])
+    with hosts.spawn([sys.executable, "-c", script], 1, mesh=True,
+                     env={"PYTHONPATH": paths}) as procs:
+        actors = procs.spawn(Counter)
+        answers = actors.later.call(0.5, "answered")
+        forgotten = actors.later.cast(3600, "never")
+        assert list(actors.add(1)) == [1, 1]  # the ones before have begun
+        procs.call(1, b"")
+        assert list(answers.result(20)) == ["answered", "answered"] and forgotten is None
+        assert procs.wait(20).exit_code == 0
 
 
 def test_a_failure_that_nobody_handled_is_raised_at_the_end(workers):

@@ -1,6 +1,7 @@
 """Hosts, processes, their ends: what a launcher does."""
 import asyncio
 import os
+import pwd
 import signal
 import subprocess
 import sys
@@ -10,11 +11,17 @@ import time
 import pytest
 
 import meshbus
-from meshbus import Restart
+from meshbus import Process, Restart
 
 
 def sh(script):
     return ["sh", "-c", script]
+
+
+def let_go(mesh, *ranks):
+    """Writes the line that these ranks wait for: the spawn has returned before they end."""
+    for rank in ranks:
+        mesh.write(rank, "go\n")
 
 
 def test_hosts_have_addresses_and_a_shape(hosts):
@@ -58,8 +65,9 @@ def test_per_host_is_what_people_write(hosts, per_host, extent):
 def test_wait_raises_at_the_first_failure(hosts):
     begin = time.monotonic()
     with pytest.raises(meshbus.MeshFailure) as caught:
-        with hosts.spawn(sh("test $RANK = 1 && { sleep 0.5; echo no memory >&2; exit 7; };"
-                            " sleep 60"), {"gpu": 2}) as mesh:
+        with hosts.spawn(sh("test $RANK = 1 && { read line; echo no memory >&2; exit 7; };"
+                            " sleep 60"), {"gpu": 2}, stdin=[1]) as mesh:
+            let_go(mesh, 1)
             mesh.wait()
     assert time.monotonic() - begin < 20
     assert caught.value.report.rank == 1 and caught.value.report.exit_code == 7
@@ -68,13 +76,16 @@ def test_wait_raises_at_the_first_failure(hosts):
 
 def test_with_raises_a_failure_that_nobody_handled(hosts):
     with pytest.raises(meshbus.MeshFailure):
-        with hosts.spawn(sh("sleep 0.5; exit 3"), 1) as mesh:
+        with hosts.spawn(sh("read line; exit 3"), 1, stdin=[0, 1]) as mesh:
+            let_go(mesh, 0, 1)
             list(mesh.events())
 
 
 def test_on_failure_handles_it(hosts):
     heard = []
-    with hosts.spawn(sh("sleep 0.5; exit $RANK"), 1, on_failure=heard.append) as mesh:
+    with hosts.spawn(sh("read line; exit $RANK"), 1, stdin=[0, 1],
+                     on_failure=heard.append) as mesh:
+        let_go(mesh, 0, 1)
         outcome = mesh.wait(30)
     assert [report.rank for report in heard] == [1]
     assert outcome.exit_code == 1 and outcome.first_failure.rank == 1
@@ -82,7 +93,8 @@ def test_on_failure_handles_it(hosts):
 
 def test_an_exception_in_with_is_not_hidden_by_a_failure(hosts):
     with pytest.raises(KeyError):
-        with hosts.spawn(sh("sleep 0.5; exit 3"), 1) as mesh:
+        with hosts.spawn(sh("read line; exit 3"), 1, stdin=[0, 1]) as mesh:
+            let_go(mesh, 0, 1)
             list(mesh.events())
             raise KeyError("mine")
 
@@ -141,8 +153,9 @@ def test_events_by_for(hosts):
 def test_events_by_async_for(hosts):
     async def main():
         kinds = []
-        async with hosts.spawn(sh("sleep 0.3; exit $RANK"), 1,
+        async with hosts.spawn(sh("read line; exit $RANK"), 1, stdin=[0, 1],
                                on_failure=meshbus.ignore) as mesh:
+            let_go(mesh, 0, 1)
             async for event in mesh.events():
                 kinds.append((event.kind, event.rank))
         return kinds
@@ -179,7 +192,8 @@ def test_a_handler_that_raises_stops_nothing(hosts, capsys):
 def test_a_handler_that_exits_stops_nothing(hosts, capsys):
     def bad(report):
         sys.exit("a rank died")
-    with hosts.spawn(sh("exit 3"), 1, on_failure=bad) as mesh:
+    with hosts.spawn(sh("read line; exit 3"), 1, stdin=[0, 1], on_failure=bad) as mesh:
+        let_go(mesh, 0, 1)
         assert mesh.wait(20).exit_code == 3
     assert "SystemExit: a rank died" in capsys.readouterr().err
 
@@ -193,8 +207,7 @@ def test_a_stream_whose_loop_is_closed_holds_up_nobody(hosts):
                 await asyncio.wait_for(stream.__anext__(), 0.3)
         with pytest.raises(asyncio.TimeoutError):
             asyncio.run(look())
-        mesh.write(0, "x\n")
-        mesh.write(1, "x\n")
+        let_go(mesh, 0, 1)
         assert mesh.wait(20).exit_code == 0
         assert list(stream)[-1].kind == "end"
 
@@ -320,6 +333,20 @@ def test_attached_hosts_stay(hosts):
     (lambda hosts: hosts.spawn(["true"], 1, cpus="0-3"), ValueError),
     (lambda hosts: hosts.spawn(["true"], 1, stdin=0), ValueError),
     (lambda hosts: hosts.spawn(["true"], 1, ready="30"), ValueError),
+    (lambda hosts: hosts.spawn(["true"], 1, lease="1"), ValueError),
+    (lambda hosts: hosts.spawn(["true"], 1, process={"nice": 1}), ValueError),
+    (lambda hosts: hosts.spawn(["true"], 1, process=Process(user="nobody-here")), ValueError),
+    (lambda hosts: hosts.spawn(["true"], 1, process=Process(user=4_000_000_000)), ValueError),
+    (lambda hosts: hosts.spawn(["true"], 1, process=Process(rlimits={"files": 1})), ValueError),
+    (lambda hosts: hosts.spawn(["true"], 1, process=Process(rlimits={"core": "1"})), ValueError),
+    (lambda hosts: Process(nice=40), ValueError),
+    (lambda hosts: Process(umask="022"), ValueError),
+    (lambda hosts: meshbus.start(settings={"log.level": None}), ValueError),
+    (lambda hosts: meshbus.start(settings="log.level=debug"), ValueError),
+    (lambda hosts: meshbus.start(ready="30"), ValueError),
+    (lambda hosts: meshbus.ssh(["h1"]), ValueError),
+    (lambda hosts: meshbus.attach(["tcp:h1:1"]), ValueError),
+    (lambda hosts: hosts.inside(1, wrapper="unshare"), ValueError),
     (lambda hosts: hosts.spawn(["true"], 2.5), ValueError),
     (lambda hosts: hosts.spawn(["true"], {1: 2}), ValueError),
 ])
@@ -329,9 +356,42 @@ def test_bad_input_is_named(hosts, act, error):
     assert isinstance(caught.value, meshbus.Error) and caught.value.detail
 
 
+def test_what_a_process_is_set_to(hosts):
+    said = "umask; ulimit -Sn; ulimit -Hn; nice; echo $OF_PROCESS"
+    wrote = ["", ""]
+
+    def keep(rank, text):
+        wrote[rank] += text
+    with hosts.spawn(sh(said), 1, env={"OF_PROCESS": "set"}, on_output=keep,
+                     process=Process(nice=3, umask=0o027, rlimits={"nofile": (64, 128)},
+                                     no_new_privs=True)) as mesh:
+        assert mesh.wait(20).exit_code == 0
+    assert wrote == ["0027\n64\n128\n3\nset\n"] * 2
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs hosts that run as root")
+def test_a_process_of_another_user(hosts):
+    nobody = pwd.getpwnam("nobody")
+    wrote = ["", ""]
+
+    def keep(rank, text):
+        wrote[rank] += text
+    with hosts.spawn(["/bin/sh", "-c", "/usr/bin/id -u; /usr/bin/id -g; /usr/bin/env"], 1,
+                     env={"ONLY": "this"}, cwd="/", on_output=keep,
+                     process=Process(user="nobody", clean_env=True)) as mesh:
+        assert mesh.wait(20).exit_code == 0
+    lines = wrote[0].splitlines()
+    assert lines[:2] == [str(nobody.pw_uid), str(nobody.pw_gid)]
+    assert "ONLY=this" in lines and not any(line.startswith("HOME=") for line in lines)
+
+
 def test_bad_ranks_and_slices(hosts):
     with hosts.spawn(["sleep", "60"], {"gpu": 2}) as mesh:
         for act, error in ((lambda: mesh[9], IndexError), (lambda: mesh.stop(9), IndexError),
+                           (lambda: mesh.signal(1 << 40), IndexError),
+                           (lambda: mesh.signal("TERM"), IndexError),
+                           (lambda: mesh.write(0, 5), ValueError),
+                           (lambda: mesh.call(1, b"", timeout="5"), ValueError),
                            (lambda: mesh.slice(gpu=7), IndexError),
                            (lambda: mesh.slice(gpu=-3), IndexError),
                            (lambda: mesh.slice(nope=1), ValueError),

@@ -91,6 +91,10 @@ const std::map<std::string, Setter, std::less<>>& setters() {
       {"cpu", [](ProcSpec& s, py::handle v) { s.settings.cpu_limit = read<double>(v); }},
       {"uid", [](ProcSpec& s, py::handle v) { s.settings.uid = read<std::uint32_t>(v); }},
       {"gid", [](ProcSpec& s, py::handle v) { s.settings.gid = read<std::uint32_t>(v); }},
+      {"umask", [](ProcSpec& s, py::handle v) { s.settings.umask = read<unsigned>(v); }},
+      {"groups",
+       [](ProcSpec& s, py::handle v) { s.settings.groups = read<std::vector<std::uint32_t>>(v); }},
+      {"no_new_privs", [](ProcSpec& s, py::handle v) { s.settings.no_new_privs = read<bool>(v); }},
       {"rlimits",
        [](ProcSpec& s, py::handle v) {
          using Limit = std::tuple<int, std::uint64_t, std::uint64_t>;

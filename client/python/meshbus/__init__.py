@@ -33,6 +33,8 @@ from meshbus.errors import (ActorFailure, CallError, ConfigurationError, Error, 
 from meshbus.values import Extent, Point, ValueMesh
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from meshbus.actors import ActorMesh
     from meshbus.future import Future, as_completed, wait
     from meshbus.hosts import HostMesh, attach, slurm, ssh, start, start_async, take
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from meshbus.procs import ProcMesh
     from meshbus.reports import (ActorReport, Binding, Event, Outcome, RankReport,
                                  RestartReport)
-    from meshbus.spec import Bind, Limits, Restart, ignore
+    from meshbus.spec import Bind, Limits, Process, Restart, ignore
 
 _LAZY = {
     "ActorMesh": "actors",
@@ -56,22 +58,23 @@ _LAZY = {
     "RankReport": "reports",
     "RestartReport": "reports",
     "ProcMesh": "procs",
-    "Bind": "spec", "Limits": "spec", "Restart": "spec", "ignore": "spec",
+    "Bind": "spec", "Limits": "spec", "Process": "spec", "Restart": "spec", "ignore": "spec",
 }
 
 __all__ = [
     "Actor", "ActorFailure", "ActorMesh", "ActorReport", "Bind", "Binding", "BrokenPool",
     "CallError", "ConfigurationError", "Endpoint", "Error", "Event", "Extent", "FateUnknown",
     "Future", "HostMesh", "Limits", "MeshFailure", "NotExist", "OutOfRange", "Outcome",
-    "ParseError", "Point", "Pool", "Proc", "ProcMesh", "QueueFull", "RankReport", "Refused",
-    "RemoteError", "Restart", "RestartReport", "SpawnError", "StopError", "Timeout", "TooLarge",
+    "ParseError", "Point", "Pool", "Proc", "ProcMesh", "Process", "QueueFull", "RankReport",
+    "Refused", "RemoteError", "Restart", "RestartReport", "SpawnError", "StopError", "Timeout",
+    "TooLarge",
     "Unauthorised", "Unreachable", "ValueMesh", "as_completed", "attach", "context", "endpoint",
     "ignore", "init", "is_rank", "own_role", "progress", "role", "roles", "slurm", "ssh",
     "start", "start_async", "take", "this_proc", "versions", "wait",
 ]
 
 
-def context(settings: dict[str, str] | None = None) -> None:
+def context(settings: Mapping[str, object] | None = None) -> None:
     """Connects this launcher to the bus with these settings, as `meshbus config` lists them. Only
     needed for settings: otherwise the first host mesh does it."""
     from meshbus import _context

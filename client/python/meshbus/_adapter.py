@@ -107,10 +107,12 @@ class _Loop:
     _loop: asyncio.AbstractEventLoop | None = None
     _lock = threading.Lock()
     _tasks: set[asyncio.Task[Any]] = set()
+    _unanswered = 0
+    _answered = threading.Condition(_lock)
 
     @classmethod
     def run(cls, coroutine: Coroutine[Any, Any, Any],
-            then: Callable[[asyncio.Task[Any]], None]) -> None:
+            then: Callable[[asyncio.Task[Any]], None], is_call: bool) -> None:
         """`then` is called on the loop's thread. What the task gives: see _value_of()."""
         import asyncio
         with cls._lock:
@@ -119,13 +121,31 @@ class _Loop:
                 threading.Thread(target=cls._loop.run_forever, name="meshbus-asyncio",
                                  daemon=True).start()
             loop = cls._loop
+            cls._unanswered += is_call
+
+        def finish(task: asyncio.Task[Any]) -> None:
+            try:
+                then(task)
+            finally:
+                with cls._lock:
+                    cls._unanswered -= is_call
+                    cls._answered.notify_all()
 
         def begin() -> None:
             task = loop.create_task(_caught(coroutine))
             cls._tasks.add(task)  # a loop alone keeps no task alive
             task.add_done_callback(cls._tasks.discard)
-            task.add_done_callback(then)
+            task.add_done_callback(finish)
         loop.call_soon_threadsafe(begin)
+
+    @classmethod
+    def wait_answered(cls, seconds: float) -> bool:
+        """Whether no caller waits for a coroutine any more, at the latest after this time."""
+        with cls._lock:
+            return cls._answered.wait_for(lambda: cls._unanswered == 0, seconds)
+
+
+wait_answered = _Loop.wait_answered
 
 
 def _raised(error: BaseException) -> _wire.Parts:
@@ -219,7 +239,7 @@ class Adapter:
                     import traceback
                     traceback.print_exception(error)
                     reply.fail_actor(f"{name}: {type(error).__name__}: {error}")
-            _Loop.run(value, done)
+            _Loop.run(value, done, is_call=False)
         return start
 
     def _later(self, value: Coroutine[Any, Any, Any], flags: int, name: str) -> Answer:
@@ -235,7 +255,7 @@ class Adapter:
                         return
                     parts = _raised(error)
                 reply.answer(parts)
-            _Loop.run(value, done)
+            _Loop.run(value, done, is_call=True)
         return start
 
     def _handle_bytes(self, method: EndpointMethod[Any, Any], name: str, body: bytes,

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from meshbus import _build_info, _client, errors, future
+from meshbus import _build_info, _checks, _client, errors, future
 
 _client.set_error_factory(errors.make)
 
@@ -29,12 +29,12 @@ class Owner(Protocol):
 _open: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-def connect(settings: Mapping[str, str] | None = None) -> _client.Context:
+def connect(settings: Mapping[str, object] | None = None) -> _client.Context:
     """The context of this process; made when it is needed first."""
     global _context
     with _lock:
         if _context is None:
-            _context = _client.Context(list((settings or {}).items()))
+            _context = _client.Context(_checks.settings(settings))
         elif settings:
             raise errors.Refused("there is a context already; its settings come first: "
                                  "call meshbus.context(settings=...) before everything else")

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from meshbus import _client, _context, _wire, reports
+from meshbus import _checks, _client, _context, _wire, reports
 from meshbus._owner import ContextManager
 from meshbus._views import cut
 from meshbus.actor import Actor, Endpoint, Stream, endpoints_of, no_endpoint
@@ -16,7 +16,6 @@ from meshbus.future import Future, readable
 from meshbus.values import Extent, Point, ValueMesh, failed
 
 _TIMEOUT = 30.0
-_NEVER = 1e18
 _TRUTH = {"true": True, "false": False}
 
 
@@ -53,7 +52,7 @@ class _Endpoint(Endpoint[Any, Any]):
     __slots__ = ("_core", "_name", "_timeout", "_extent", "_what")
 
     def __init__(self, core: _client.Actors, name: str, what: str,
-                 timeout: float | None = _TIMEOUT) -> None:
+                 timeout: float = _TIMEOUT) -> None:
         self._core = core
         self._name = name
         self._what = what
@@ -61,13 +60,11 @@ class _Endpoint(Endpoint[Any, Any]):
         self._extent = Extent.from_shape(core.shape)
 
     def options(self, *, timeout: float | None) -> _Endpoint:
-        return _Endpoint(self._core, self._name, self._what, timeout)
+        return _Endpoint(self._core, self._name, self._what,
+                         _checks.timeout(timeout))
 
     def _body(self, args: Any, kwargs: Any, flags: int = _wire.PICKLE) -> _wire.Parts:
         return _wire.dumps((args, kwargs), flags, f"an argument of {self._what}")
-
-    def _seconds(self) -> float:
-        return _NEVER if self._timeout is None else self._timeout
 
     def _decode(self, answers: list[Any]) -> ValueMesh[Any]:
         extent = self._extent
@@ -78,7 +75,7 @@ class _Endpoint(Endpoint[Any, Any]):
         return self.call(*args, **kwargs).result().check()
 
     def call(self, *args: Any, **kwargs: Any) -> Future[ValueMesh[Any]]:
-        pending = self._core.call(self._name, self._body(args, kwargs), self._seconds())
+        pending = self._core.call(self._name, self._body(args, kwargs), self._timeout)
         return Future(pending, self._decode)
 
     def one(self, *args: Any, **kwargs: Any) -> Future[Any]:
@@ -92,7 +89,7 @@ class _Endpoint(Endpoint[Any, Any]):
 
     def reduce(self, how: str, *args: Any, **kwargs: Any) -> Future[Any]:
         body = self._body(args, kwargs, _wire.TEXT)
-        pending = self._core.reduce(self._name, body, how, self._seconds())
+        pending = self._core.reduce(self._name, body, how, self._timeout)
         return Future(pending, lambda answer: self._reduced(how, *answer))
 
     def _reduced(self, how: str, text: str | None, errors: dict[int, Exception],
@@ -115,7 +112,7 @@ class _Endpoint(Endpoint[Any, Any]):
 
     def stream(self, *args: Any, **kwargs: Any) -> Stream[Any]:
         inbox = _client.Inbox()
-        pending = self._core.stream(self._name, self._body(args, kwargs), self._seconds(), inbox)
+        pending = self._core.stream(self._name, self._body(args, kwargs), self._timeout, inbox)
         return _Stream(self._extent, inbox, pending)
 
     def __repr__(self) -> str:

@@ -6,13 +6,13 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from meshbus import _client, _context, reports
+from meshbus import _checks, _client, _context, reports
 from meshbus._owner import ContextManager
 from meshbus.errors import ConfigurationError, Error, NotExist
 from meshbus.future import Future
 from meshbus.procs import Handlers, ProcMesh
 from meshbus.reports import RankReport, RestartReport
-from meshbus.spec import Bind, Limits, Restart, from_template, spec
+from meshbus.spec import Bind, Limits, Process, Restart, from_template, spec
 from meshbus.values import Axes, Extent
 
 _READY = 30.0
@@ -56,10 +56,12 @@ class HostMesh(ContextManager):
               mesh: bool = False, env: Mapping[str, str] | None = None,
               cwd: str | os.PathLike[str] | None = None, restart: Restart | None = None,
               limits: Limits | None = None, cpus: Iterable[int] = (),
-              bind: Bind | str | None = None, stdin: Iterable[int] = (),
-              zygote: Iterable[str] | None = None, output: str | None = None,
+              bind: Bind | str | None = None, process: Process | None = None,
+              stdin: Iterable[int] = (), zygote: Iterable[str] | None = None,
+              output: str | None = None,
               ready: float | None = None, grace: float | None = None,
-              partial: bool = False, on_failure: Callable[[RankReport], object] | None = None,
+              lease: float | None = None, partial: bool = False,
+              on_failure: Callable[[RankReport], object] | None = None,
               on_output: Callable[[int, str], object] | None = None,
               on_restart: Callable[[RestartReport], object] | None = None) -> ProcMesh:
         """Starts a command on every host, `per_host` times: `{"gpu": 4}`, `"gpu=4"`, `4`.
@@ -70,7 +72,9 @@ class HostMesh(ContextManager):
         the others (partial=True: it does not).
 
         bind says where ranks run: "core", "numa", "gpu" or a Bind; ProcMesh.bindings is what came
-        of it. env adds to the environment; output="stream" brings what is written as events, or to
+        of it. process has their user, nice value and limits. lease: the seconds for which they live
+        on attached hosts when this program is gone. env adds to the environment;
+        output="stream" brings what is written as events, or to
         on_output(rank, text); stdin names the ranks whose stdin is a pipe for ProcMesh.write();
         ready and grace are seconds: for the start, and between SIGTERM and SIGKILL. zygote names
         modules for a command that is Python: each host imports them once, in a process of which all
@@ -80,19 +84,20 @@ class HostMesh(ContextManager):
         """
         return self.spawn_async(
             command, per_host, name=name, mesh=mesh, env=env, cwd=cwd, restart=restart,
-            limits=limits, cpus=cpus, bind=bind, stdin=stdin, zygote=zygote, output=output,
-            ready=ready, grace=grace, partial=partial, on_failure=on_failure, on_output=on_output,
-            on_restart=on_restart).result()
+            limits=limits, cpus=cpus, bind=bind, process=process, stdin=stdin, zygote=zygote,
+            output=output, ready=ready, grace=grace, lease=lease, partial=partial,
+            on_failure=on_failure, on_output=on_output, on_restart=on_restart).result()
 
     def spawn_async(self, command: Iterable[Any], per_host: Axes = None, *,
                     name: str | None = None, mesh: bool = False,
                     env: Mapping[str, str] | None = None,
                     cwd: str | os.PathLike[str] | None = None, restart: Restart | None = None,
                     limits: Limits | None = None, cpus: Iterable[int] = (),
-                    bind: Bind | str | None = None, stdin: Iterable[int] = (),
-                    zygote: Iterable[str] | None = None,
+                    bind: Bind | str | None = None, process: Process | None = None,
+                    stdin: Iterable[int] = (), zygote: Iterable[str] | None = None,
                     output: str | None = None, ready: float | None = None,
-                    grace: float | None = None, partial: bool = False,
+                    grace: float | None = None, lease: float | None = None,
+                    partial: bool = False,
                     on_failure: Callable[[RankReport], object] | None = None,
                     on_output: Callable[[int, str], object] | None = None,
                     on_restart: Callable[[RestartReport], object] | None = None
@@ -105,7 +110,7 @@ class HostMesh(ContextManager):
         made = spec(command, mesh=mesh, env=dict(env or {}),
                     cwd=None if cwd is None else os.fspath(cwd), restart=restart, limits=limits,
                     cpus=cpus, bind=bind, output=output, ready=ready, partial=partial, grace=grace,
-                    stdin=stdin)
+                    stdin=stdin, process=process, lease=lease)
         name = name or _name_of(made["command"][0])
         if zygote is not None:
             from_template(made, zygote)
@@ -122,8 +127,9 @@ class HostMesh(ContextManager):
                 setup: Callable[[], object] | None = None, zygote: Iterable[str] | None = None,
                 restart: Restart | None = None, limits: Limits | None = None,
                 cpus: Iterable[int] = (), bind: Bind | str | None = None,
+                process: Process | None = None,
                 output: str | None = None, ready: float | None = None,
-                grace: float | None = None, partial: bool = False,
+                grace: float | None = None, lease: float | None = None, partial: bool = False,
                 on_failure: Callable[[RankReport], object] | None = None,
                 on_output: Callable[[int, str], object] | None = None,
                 on_restart: Callable[[RestartReport], object] | None = None) -> ProcMesh:
@@ -135,9 +141,9 @@ class HostMesh(ContextManager):
         mesh = self.spawn(
             [python or sys.executable, "-m", "meshbus.worker"], per_host, name=name, mesh=True,
             env={"PYTHONPATH": os.pathsep.join(paths), **(env or {})}, restart=restart,
-            limits=limits, cpus=cpus, bind=bind, zygote=zygote, output=output, ready=ready,
-            grace=grace, partial=partial, on_failure=on_failure, on_output=on_output,
-            on_restart=on_restart)
+            limits=limits, cpus=cpus, bind=bind, process=process, zygote=zygote, output=output,
+            ready=ready, grace=grace, lease=lease, partial=partial, on_failure=on_failure,
+            on_output=on_output, on_restart=on_restart)
         if setup is not None:
             try:
                 mesh.run(setup)
@@ -149,7 +155,7 @@ class HostMesh(ContextManager):
     def inside(self, per_host: Axes = None, *, wrapper: Iterable[str] = (), program: str = "",
                env: Mapping[str, str] | None = None, limits: Limits | None = None,
                cpus: Iterable[int] = (), containment: str = "",
-               settings: Mapping[str, str] | None = None, ready: float = _READY) -> HostMesh:
+               settings: Mapping[str, object] | None = None, ready: float = _READY) -> HostMesh:
         """Hosts that are processes on these ones: `per_host` on each starts, and each becomes a
         host with processes of its own. limits and cpus bound all that is in it. Whatever ends the
         process ends its host, and is the reason in the reports of the ranks there.
@@ -164,7 +170,7 @@ class HostMesh(ContextManager):
     def inside_async(self, per_host: Axes = None, *, wrapper: Iterable[str] = (),
                      program: str = "", env: Mapping[str, str] | None = None,
                      limits: Limits | None = None, cpus: Iterable[int] = (),
-                     containment: str = "", settings: Mapping[str, str] | None = None,
+                     containment: str = "", settings: Mapping[str, object] | None = None,
                      ready: float = _READY) -> Future[HostMesh]:
         """The same as a Future: `await hosts.inside_async(...)`."""
         is_local = all(host.startswith("unix:") for host in self.hosts)
@@ -174,8 +180,10 @@ class HostMesh(ContextManager):
                     restart=None, limits=limits, cpus=cpus, bind=None, output="capture",
                     ready=None, partial=False, grace=None, stdin=())
         return _made(self._core.inside(list(extent.labels), list(extent.sizes), made,
-                                       list(wrapper), program, list((settings or {}).items()),
-                                       containment, ready), True)
+                                       _checks.words("wrapper", wrapper), program,
+                                       _checks.settings(settings),
+                                       containment,
+                                        _checks.seconds("ready", ready)), True)
 
     # --- what is there ------------------------------------------------------------------------
     def meshes(self, timeout: float = 10) -> list[MeshInfo]:
@@ -302,36 +310,39 @@ def _made(pending: _client.Pending, is_owner: bool) -> Future[HostMesh]:
     return Future(pending, lambda core: HostMesh(core, is_owner))
 
 
-def start(hosts: Axes = 1, *, containment: str = "", settings: Mapping[str, str] | None = None,
+def start(hosts: Axes = 1, *, containment: str = "", settings: Mapping[str, object] | None = None,
           ready: float = _READY) -> HostMesh:
     """Starts hosts on this machine. They end with this program, however it ends."""
     return start_async(hosts, containment=containment, settings=settings, ready=ready).result()
 
 
 def start_async(hosts: Axes = 1, *, containment: str = "",
-                settings: Mapping[str, str] | None = None,
+                settings: Mapping[str, object] | None = None,
                 ready: float = _READY) -> Future[HostMesh]:
     """The same as a Future: `async with await meshbus.start_async() as hosts`."""
     extent = Extent(host=hosts) if isinstance(hosts, int) else Extent.of(hosts)
     return _made(_context.connect().process(list(extent.labels), list(extent.sizes),
-                                            _context.program(), list((settings or {}).items()),
-                                            containment, ready), True)
+                                            _context.program(), _checks.settings(settings),
+                                            containment,
+                                        _checks.seconds("ready", ready)), True)
 
 
 def ssh(*destinations: str, program: str = "", containment: str = "",
-        settings: Mapping[str, str] | None = None, ready: float = _READY) -> HostMesh:
+        settings: Mapping[str, object] | None = None, ready: float = _READY) -> HostMesh:
     """Starts a host on each machine by OpenSSH: `ssh("h1", "user@h2:2222")`. `program` is
     `meshbus` there; default: the one in PATH there. They end with this program."""
-    return _made(_context.connect().ssh(list(destinations), program,
-                                        list((settings or {}).items()), containment, ready),
+    return _made(_context.connect().ssh(_checks.words("ssh(...)", destinations), program,
+                                        _checks.settings(settings), containment,
+                                        _checks.seconds("ready", ready)),
                  True).result()
 
 
 def slurm(*, program: str = "", containment: str = "",
-          settings: Mapping[str, str] | None = None, ready: float = _READY) -> HostMesh:
+          settings: Mapping[str, object] | None = None, ready: float = _READY) -> HostMesh:
     """Starts a host on each node of the Slurm job that this program is part of."""
     return _made(_context.connect().slurm(program or _context.program(),
-                                          list((settings or {}).items()), containment, ready),
+                                          _checks.settings(settings), containment,
+                                        _checks.seconds("ready", ready)),
                  True).result()
 
 
@@ -343,7 +354,7 @@ def attach(*addresses: str, name: str = "hosts", timeout: float = 5) -> HostMesh
     if len(addresses) == 1 and "@" in addresses[0]:
         pending = _context.connect().attach_ref(addresses[0], timeout, False)
     else:
-        pending = _context.connect().attach(name, list(addresses), timeout)
+        pending = _context.connect().attach(name, _checks.words("attach(...)", addresses), timeout)
     return _made(pending, False).result()
 
 

@@ -11,12 +11,11 @@ from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any
 
-from meshbus import _adapter, _proc, errors
+from meshbus import _adapter, _checks, _proc, errors
 from meshbus._views import cut
 from meshbus.errors import Error, NotExist, Refused
 from meshbus.values import Extent, Point, ValueMesh, failed
 
-_NEVER = 1e18
 _LAST_ANSWERS = 10.0
 """Seconds for the handlers inside at the end of a rank that nobody stops."""
 
@@ -68,7 +67,7 @@ class Proc:
 
     def call(self, rank: int, port: int, body: Any, timeout: float | None = 30) -> bytes:
         """Asks a port of a rank of this mesh and waits."""
-        return bytes(_proc.call(rank, port, body, _NEVER if timeout is None else timeout))
+        return bytes(_proc.call(rank, port, body, _checks.timeout(timeout)))
 
     def send(self, rank: int, port: int, body: Any) -> None:
         """Tells a port of a rank of this mesh; nobody answers."""
@@ -98,7 +97,7 @@ class Ranks:
 
     def call(self, port: int, body: Any, timeout: float | None = 30) -> ValueMesh[bytes]:
         """Asks a port of each and waits: an answer or an error for each."""
-        answers = _proc.call_all(self._ref, port, body, _NEVER if timeout is None else timeout)
+        answers = _proc.call_all(self._ref, port, body, _checks.timeout(timeout))
         return ValueMesh(self.extent, [failed(answer) if isinstance(answer, Error)
                                        else bytes(answer) for answer in answers])
 
@@ -213,13 +212,17 @@ def _start(ports: Mapping[int, Callable[..., Any]], on_stop: Callable[[str], Non
 
 def _leave() -> None:
     """No handler comes into Python any more. Those inside are waited for: during a stop for as long
-    as its grace, otherwise for some seconds, since they may wait for us."""
+    as its grace, otherwise for some seconds, since they may wait for us; so are then coroutines
+    with callers."""
     if _pid != os.getpid():
         return
     sys.stdout.flush()
     end = time.monotonic() + _LAST_ANSWERS
     while not _proc.close(0.2):
         if not _proc.stop_requested() and time.monotonic() > end:
+            return
+    while not _proc.stop_requested() and time.monotonic() < end:
+        if _adapter.wait_answered(0.2):
             return
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from meshbus import _client, _context
+from meshbus import _checks, _client, _context
 from meshbus._views import cut
 from meshbus.errors import Error
 from meshbus.future import Future
@@ -11,7 +11,6 @@ from meshbus.values import Extent, ValueMesh, failed
 
 TIMEOUT = 30.0
 """Seconds for an answer, when the call names none."""
-_NEVER = 1e18
 
 
 class ProcView:
@@ -41,7 +40,7 @@ class ProcView:
              ) -> Future[ValueMesh[bytes]]:
         """Asks a port of each: an answer or an error for each, later."""
         extent = self.extent
-        seconds = _NEVER if timeout is None else timeout
+        seconds = _checks.timeout(timeout)
         pending = _context.connect().call_all(self._ref, port, body, seconds)
         return Future(pending, lambda answers: ValueMesh(extent, [
             failed(answer) if isinstance(answer, Error) else bytes(answer)
@@ -69,7 +68,7 @@ class OneProc:
 
     def call(self, port: int, body: Any, timeout: float | None = TIMEOUT) -> Future[bytes]:
         """Asks a port of it."""
-        seconds = _NEVER if timeout is None else timeout
+        seconds = _checks.timeout(timeout)
         pending = _context.connect().call(self._ref, self._ordinal, port, body, seconds)
         return Future(pending, bytes)
 

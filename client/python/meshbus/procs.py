@@ -343,6 +343,9 @@ class ProcMesh(ContextManager):
         """Sends a signal to the process groups of all ranks, or of these. Returns when the
         kernels have them; a rank that is not started yet gets its signal when it is."""
         self._check(ranks)
+        if not isinstance(number, int) or not 0 < number <= 64:
+            raise OutOfRange(f"there is no signal {number!r}: expected 1 to 64, or one of the "
+                             "module signal")
         Future(self._core.signal(sorted(ranks), int(number)), lambda _: None).result()
 
     def kill(self, *ranks: int, timeout: float = 10) -> None:
@@ -361,10 +364,12 @@ class ProcMesh(ContextManager):
                 if not events._wait(max(0.0, end - time.monotonic())):
                     raise Timeout(f"ranks {sorted(left)} are still there {timeout} s after SIGKILL")
 
-    def write(self, rank: int, data: bytes | str) -> None:
+    def write(self, rank: int, data: bytes | bytearray | memoryview | str) -> None:
         """Writes to the stdin of a rank of `stdin=`; returns when its pipe has taken all."""
         self._check((rank,))
-        raw = data.encode() if isinstance(data, str) else data
+        if not isinstance(data, (bytes, bytearray, memoryview, str)):
+            raise ConfigurationError(f"write() takes bytes or a text, not {data!r}")
+        raw = data.encode() if isinstance(data, str) else bytes(data)
         Future(self._core.write_input(rank, raw), lambda _: None).result()
 
     def close_stdin(self, rank: int) -> None:

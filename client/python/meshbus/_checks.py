@@ -1,0 +1,44 @@
+"""For the package: arguments as people may write them, and errors in their words."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from meshbus.errors import ConfigurationError
+
+
+def seconds(what: str, value: Any) -> float:
+    """A time from 0, in seconds."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
+        raise ConfigurationError(f"{what} is {value!r}: expected seconds, such as 2.5")
+    return float(value)
+
+
+def timeout(value: Any) -> float:
+    """The same for an answer; None: as long as it takes."""
+    return 1e18 if value is None else seconds("timeout", value)
+
+
+def words(what: str, values: Iterable[Any]) -> list[str]:
+    """Texts, in a list."""
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise ConfigurationError(f"{what} is {values!r}: expected a list of words")
+    found = list(values)
+    for word in found:
+        if not isinstance(word, str):
+            raise ConfigurationError(f"{what} has {word!r}: expected a text")
+    return found
+
+
+def settings(values: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    """Settings of meshbus, as texts: a number or a bool is written as the settings have it."""
+    if values is not None and not isinstance(values, Mapping):
+        raise ConfigurationError(f"settings is {values!r}: expected a dict, such as "
+                                 '{"log.level": "debug"}')
+    made = []
+    for key, value in (values or {}).items():
+        if not isinstance(key, str) or not isinstance(value, (str, int, float)):
+            raise ConfigurationError(f"settings has {key!r}: {value!r}: expected texts, such as "
+                                     '{"log.level": "debug"}')
+        made.append((key, str(value).lower() if isinstance(value, bool) else str(value)))
+    return made
