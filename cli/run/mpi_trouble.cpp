@@ -51,12 +51,17 @@ std::optional<MpiTrouble::Verdict> MpiTrouble::decide(const std::vector<RankRepo
   return cause_;
 }
 
-std::optional<std::string> MpiTrouble::words_of(const RankReport& failure) const {
+std::optional<MpiTrouble::Verdict> MpiTrouble::abort_of(const RankReport& failure) const {
   const auto found = std::find_if(notices_.rbegin(), notices_.rend(), [&](const Notice& notice) {
     return notice.rank == failure.rank && notice.attempt == failure.restarts &&
            notice.kind == Notice::Kind::abort;
   });
-  return found == notices_.rend() ? std::nullopt : std::optional(verdict_of(*found).words);
+  return found == notices_.rend() ? std::nullopt : std::optional(verdict_of(*found));
+}
+
+std::optional<std::string> MpiTrouble::words_of(const RankReport& failure) const {
+  const auto abort = abort_of(failure);
+  return abort ? std::optional(abort->words) : std::nullopt;
 }
 
 std::string MpiTrouble::last_words(const std::optional<RankReport>& failure) const {

@@ -28,7 +28,9 @@ class MpiTrouble {
   /// reports of all. With `may_restart` the end of a rank that has aborted is for the
   /// RestartPolicy.
   std::optional<Verdict> decide(const std::vector<RankReport>& ranks, bool may_restart);
-  /// What the rank that has failed said before: "MPI_Abort(7) by rank 3".
+  /// What the rank that has failed had said before, if it has aborted.
+  std::optional<Verdict> abort_of(const RankReport& failure) const;
+  /// The same in words: "MPI_Abort(7) by rank 3".
   std::optional<std::string> words_of(const RankReport& failure) const;
   /// The line for the end of a run whose first failure that is, or nothing.
   std::string last_words(const std::optional<RankReport>& failure) const;

@@ -57,25 +57,26 @@ bool MeshController::take(Entry& here, const wire::RankState& state, Time now) {
 }
 
 void MeshController::take_owner(const HostAddr& host, const OwnerUpdate& owner) {
-  const auto* const before = owners_.find(host);
-  const bool is_same = before != nullptr && before->owner == owner.owner;
+  const bool is_new = !owners_.names_any_of({owner.owner});
   owners_.take(host, owner);
-  if (is_same) return;
-  // What the others said before may be older than that.
-  for (auto& [other, part] : parts_) part.is_denied = part.is_asked_of_owner = false;
-}
-
-bool MeshController::has_spoken(const Part& part) {
-  return part.is_listed || part.is_silent || part.is_denied || part.has_failed;
+  if (!is_new) return;
+  // What those said that have nothing of the mesh may be older than that.
+  for (auto& [other, part] : parts_) {
+    part.is_asked_of_owner = false;
+    part.said = part.is_listed || part.is_silent ? Said::something : Said::nothing;
+  }
 }
 
 bool MeshController::have_all_spoken() const {
-  return std::all_of(parts_.begin(), parts_.end(),
-                     [](const Entry& here) { return has_spoken(here.second); });
+  return std::all_of(parts_.begin(), parts_.end(), [](const Entry& here) {
+    return here.second.said != Said::nothing || here.second.is_silent;
+  });
 }
 
 MeshController::Actions MeshController::ask_unheard(Time now) {
-  for (auto& [host, part] : parts_) part.wants_state = part.wants_state || !has_spoken(part);
+  for (auto& [host, part] : parts_) {
+    if (part.said == Said::nothing && !part.is_silent) part.wants_state = true;
+  }
   return settle(now);
 }
 
@@ -118,7 +119,7 @@ void MeshController::take_standing(const HostAddr& host, const RankUpdate& updat
 bool MeshController::lose_unheard(Time now) {
   bool is_any = false;
   for (auto& [host, part] : parts_) {
-    if (part.is_whole || !part.is_denied) continue;
+    if (part.is_whole || part.said != Said::denial) continue;
     for (const auto number : layout_.ranks_on(host)) {
       if (ranks_.find(number) != nullptr) continue;
       wire::RankState state;
@@ -158,7 +159,7 @@ void MeshController::take_whole(Entry& here, const RankUpdate& update, Time now)
   auto& [host, part] = here;
   part.is_listed = true;
   part.is_whole = true;
-  part.is_denied = false;
+  part.said = Said::something;
   part.absent_since.reset();
   take_all(here, update, now);
   take_standing(host, update);
@@ -176,7 +177,7 @@ MeshController::Actions MeshController::listed(const HostAddr& host, const MeshU
   auto& part = here->second;
   part.has_failed = false;
   part.is_listed = true;
-  part.is_denied = false;
+  part.said = Said::something;
   part.absent_since.reset();
   const auto& ranks = update.ranks_update;
   if (ranks.owner) take_owner(here->first, *ranks.owner);
@@ -250,6 +251,9 @@ MeshController::Actions MeshController::answered(const Order& order, const HostA
       return settle(now);
     }
   }
+  // A host that fails to say it is not waited for: leases run on the others.
+  const bool is_of_owner = order.kind == Order::Kind::state && part.is_asked_of_owner;
+  if (is_of_owner && part.said == Said::nothing) part.said = Said::something;
   const auto* const state = answer ? std::get_if<MeshUpdate>(&*answer) : nullptr;
   const bool is_unknown =
       !answer && answer.error().code() == ErrorCode::not_exist && order.kind != Order::Kind::stop;
@@ -261,7 +265,7 @@ MeshController::Actions MeshController::answered(const Order& order, const HostA
     take_whole(*here, state->ranks_update, now);
   } else if (is_unknown) {
     part.is_listed = false;
-    part.is_denied = order.kind == Order::Kind::state && part.is_asked_of_owner;
+    if (is_of_owner) part.said = Said::denial;
     part.stream.reopen();
     if (!part.absent_since) part.absent_since = now;
     lose_all_but(here->first, {}, now);
@@ -277,6 +281,7 @@ MeshController::Actions MeshController::host_changed(const HostAddr& host, bool 
   if (here == nullptr || here->second.is_silent == is_silent) return {};
   auto& part = here->second;
   part.is_silent = is_silent;
+  if (is_silent && part.said == Said::nothing) part.said = Said::something;
   part.problem = is_silent ? problem : std::string();
   part.stream.reopen();
   events_.add_host(host, is_silent, part.problem);
@@ -320,7 +325,7 @@ MeshController::Actions MeshController::own(bool is_ours, Time now) {
   for (auto& [host, part] : parts_) {
     part.restarts = {};
     part.stopped = {};
-    part.is_denied = false;
+    if (part.said == Said::denial) part.said = Said::something;
   }
   return {};
 }
@@ -336,7 +341,7 @@ RestartPlan MeshController::restart_plan(const HostAddr& host, Time now) const {
 bool MeshController::knows_all_hosts() {
   bool is_known = true;
   for (auto& [host, part] : parts_) {
-    if (part.is_whole || part.is_denied) continue;
+    if (part.is_whole || part.said == Said::denial) continue;
     is_known = false;
     // The list that does not have it may be older than the mesh.
     if (part.absent_since) part.wants_state = true;

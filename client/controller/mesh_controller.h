@@ -97,7 +97,7 @@ class MeshController {
   /// before has left a policy with the hosts.
   Actions own(bool is_ours, Time now);
   bool is_ours() const noexcept { return is_ours_; }
-  /// Whether each of its hosts has named the owner there, has nothing of it, or does not answer.
+  /// Whether each of its hosts has named the owner there, or nothing came when it was asked.
   /// Before, a handover that was done on one of them looks like one that was done on all.
   bool have_all_spoken() const;
   /// Asks those that have not.
@@ -131,6 +131,12 @@ class MeshController {
   std::vector<WatchEvent> known(const RankSet& ranks = {}) const;
 
  private:
+  /// What a host has said of the mesh since a host has named the present owner.
+  enum class Said : std::uint8_t {
+    nothing,
+    something,  ///< It has listed it, or failed to answer.
+    denial,     ///< It does not know it.
+  };
   /// The mesh on one host.
   struct Part {
     bool is_listed = false;
@@ -147,8 +153,7 @@ class MeshController {
     std::string problem;
     /// query_failed was reported.
     bool has_failed = false;
-    /// Asked after a host has named the present owner, it said that it does not know the mesh.
-    bool is_denied = false;
+    Said said = Said::nothing;
     /// No host has named another owner since `is_state_asked` began.
     bool is_asked_of_owner = false;
     /// What there is to order because ranks are restarted.
@@ -164,7 +169,6 @@ class MeshController {
   void take_head(const MeshUpdate& update);
   bool take(Entry& here, const wire::RankState& state, Time now);
   void take_owner(const HostAddr& host, const OwnerUpdate& owner);
-  static bool has_spoken(const Part& part);
   void take_all(Entry& here, const RankUpdate& update, Time now);
   void take_trouble(const HostAddr& host, const wire::RankTrouble& trouble,
                     const RankUpdate& update);

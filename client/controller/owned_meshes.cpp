@@ -39,7 +39,7 @@ void OwnedMeshes::note_leases(const Meshes& meshes, const std::vector<HostAddr>&
   });
   std::map<HostAddr, std::map<std::string, std::chrono::milliseconds>> leases;
   for (const auto& [name, mesh] : meshes) {
-    if (!contains(mesh)) continue;
+    if (!may_renew(mesh)) continue;
     for (const auto& host : hosts) {
       const auto lease = mesh.owners().lease_on(host);
       const bool is_needed = mesh.live_on(host) != 0 || mesh.owners().may_restart_on(host);

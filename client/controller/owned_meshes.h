@@ -36,7 +36,7 @@ class OwnedMeshes {
   /// The handover was not done on all hosts, and is not under way any more.
   void resume(const std::string& mesh) { paused_.erase(mesh); }
   bool contains(const MeshController& mesh) const {
-    return held_.contains(mesh.mesh()) || is_handed_to_us(mesh);
+    return held_.contains(mesh.mesh()) || mesh.owners().is_owned_by(names_);
   }
 
   /// Whether some of its hosts say that it is ours, and others have yet to be heard.
@@ -53,6 +53,10 @@ class OwnedMeshes {
   /// All its hosts say that, and it is not being handed over: its ranks are ours to restart.
   bool may_restart(const MeshController& mesh) const {
     return !paused_.contains(mesh.mesh()) && is_handed_to_us(mesh);
+  }
+  /// Its leases are ours to renew: with that, hosts do not know the owner before any more.
+  bool may_renew(const MeshController& mesh) const {
+    return held_.contains(mesh.mesh()) || is_handed_to_us(mesh);
   }
 
   /// The owner of that host itself, as it says. Returns whether that is new.

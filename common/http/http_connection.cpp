@@ -123,7 +123,7 @@ void HttpConnection::flush(Time now) {
     written_ = 0;
     return;
   }
-  output_.clear();
+  std::string().swap(output_);  // A first view may have been large.
   written_ = 0;
   if (phase_ == Phase::streaming) {
     deadline_.reset();

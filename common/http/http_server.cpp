@@ -18,6 +18,8 @@ using namespace std::chrono_literals;
 constexpr auto kTick = 250ms;
 /// Accepted in one turn.
 constexpr int kMostAccepted = 16;
+/// The limit of connections bounds responses of this size.
+constexpr std::size_t kFewBytes = 64 * 1024;
 
 HttpResponse too_busy() {
   return text_response(503,
@@ -52,9 +54,10 @@ void HttpServer::Reply::begin_stream(const HttpResponse& response) const {
 bool HttpServer::Reply::write(std::string_view bytes) const {
   auto* connection = find();
   if (connection == nullptr) return false;
-  const bool has_room = server_->has_room_for(bytes.size());
-  if (!has_room) connection->end();
-  const bool is_taken = has_room && connection->write(bytes, server_->reactor_.now());
+  server_->make_room_for(bytes.size());
+  connection = find();
+  if (connection == nullptr) return false;
+  const bool is_taken = connection->write(bytes, server_->reactor_.now());
   server_->settle(id_);
   return is_taken;
 }
@@ -84,7 +87,19 @@ void HttpServer::listen() {
   reactor_.watch(socket_.fd.get(), EPOLLIN, [this](std::uint32_t) { on_connections(); });
 }
 
+void HttpServer::make_room_for(std::size_t bytes) {
+  while (!has_room_for(bytes)) {
+    const auto most = std::ranges::max_element(
+        connections_, {}, [](const auto& one) { return one.second.pending(); });
+    if (most == connections_.end() || most->second.pending() == 0) return;
+    const std::uint64_t id = most->first;
+    most->second.end();
+    settle(id);
+  }
+}
+
 bool HttpServer::has_room_for(std::size_t bytes) const {
+  if (bytes <= kFewBytes) return true;
   for (const auto& [id, connection] : connections_) bytes += connection.pending();
   return bytes <= limits_.pending;
 }

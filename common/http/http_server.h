@@ -22,7 +22,8 @@ class HttpServer {
  public:
   struct Limits {
     std::size_t connections = 64;
-    /// Bytes held for all peers together: a response that does not fit is 503, a stream ends.
+    /// Bytes held for all peers together: a large response that does not fit is 503, and the stream
+    /// of the peer that is behind most ends.
     std::size_t pending = 1024 * 1024 * 1024;
     HttpConnection::Limits connection = {};
   };
@@ -64,8 +65,10 @@ class HttpServer {
  private:
   void listen();
   void on_connections();
-  /// Whether so many bytes more may be held for peers.
+  /// Whether so many bytes more may be held for peers. Few always may.
   bool has_room_for(std::size_t bytes) const;
+  /// Ends the connection that holds most, until they may be.
+  void make_room_for(std::size_t bytes);
   /// Makes room for one more. False: every connection has a request that is being answered.
   bool make_room();
   void on_event(std::uint64_t id, std::uint32_t events);

@@ -90,6 +90,9 @@ Result<os::ProcSettings> parse_settings(const wire::ProcSettings& request) {
   if (settings.cpus.size() > os::kMaxCpus) return refused("cpus", "some are named more than once");
   settings.uid = request.uid();
   settings.gid = request.gid();
+  // To setresuid() and setresgid() it means "as it is": root.
+  if (settings.uid == UINT32_MAX) return refused("uid", "there is no user 4294967295");
+  if (settings.gid == UINT32_MAX) return refused("gid", "there is no group 4294967295");
   settings.no_new_privs = request.no_new_privs();
   if (request.groups() != nullptr)
     settings.groups.assign(request.groups()->begin(), request.groups()->end());

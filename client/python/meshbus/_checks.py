@@ -1,22 +1,36 @@
 """For the package: arguments as people may write them, and errors in their words."""
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from meshbus.errors import ConfigurationError
 
 
+def _number(what: str, value: Any) -> float:
+    try:
+        if isinstance(value, (bool, str, bytes)):
+            raise TypeError
+        number = float(value)  # of numpy, Decimal and the like, too
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if math.isnan(number):
+        raise ConfigurationError(f"{what} is {value!r}: expected seconds, such as 2.5")
+    return number
+
+
 def seconds(what: str, value: Any) -> float:
     """A time from 0, in seconds."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
-        raise ConfigurationError(f"{what} is {value!r}: expected seconds, such as 2.5")
-    return float(value)
+    number = _number(what, value)
+    if number < 0:
+        raise ConfigurationError(f"{what} is {value!r}: expected seconds from 0")
+    return number
 
 
 def timeout(value: Any) -> float:
-    """The same for an answer; None: as long as it takes."""
-    return 1e18 if value is None else seconds("timeout", value)
+    """The same for an answer; None: as long as it takes; below 0: it is over."""
+    return 1e18 if value is None else max(0.0, _number("timeout", value))
 
 
 def words(what: str, values: Iterable[Any]) -> list[str]:

@@ -18,6 +18,8 @@ from meshbus.values import Extent, Point, ValueMesh, failed
 
 _LAST_ANSWERS = 10.0
 """Seconds for the handlers inside at the end of a rank that nobody stops."""
+_LAST_COROUTINES = 2.0
+"""The same for coroutines with callers: they may wait for messages, which do not come any more."""
 
 PortHandler = Callable[[bytes], Any]
 """What a port calls: f(body) -> bytes, or None."""
@@ -221,6 +223,7 @@ def _leave() -> None:
     while not _proc.close(0.2):
         if not _proc.stop_requested() and time.monotonic() > end:
             return
+    end = min(end, time.monotonic() + _LAST_COROUTINES)
     while not _proc.stop_requested() and time.monotonic() < end:
         if _adapter.wait_answered(0.2):
             return

@@ -343,7 +343,8 @@ class ProcMesh(ContextManager):
         """Sends a signal to the process groups of all ranks, or of these. Returns when the
         kernels have them; a rank that is not started yet gets its signal when it is."""
         self._check(ranks)
-        if not isinstance(number, int) or not 0 < number <= 64:
+        is_number = hasattr(number, "__index__") and not isinstance(number, bool)
+        if not is_number or not 0 < number <= 64:
             raise OutOfRange(f"there is no signal {number!r}: expected 1 to 64, or one of the "
                              "module signal")
         Future(self._core.signal(sorted(ranks), int(number)), lambda _: None).result()

@@ -75,8 +75,7 @@ class Process:
     """What each process is set to before it executes its command."""
 
     user: int | str | None = None
-    """It runs as this user, a name or a number; the hosts have to run as root. For commands without
-    mesh=True: only the user of a host may use its bus."""
+    """It runs as this user, a name or a number, on hosts that run as root."""
     group: int | str | None = None
     """Its group; default: that of the user. A user that this machine does not know needs one."""
     nice: int | None = None
@@ -148,6 +147,13 @@ def _rlimits(limits: Mapping[str, int | tuple[int, int]]) -> list[tuple[int, int
     return made
 
 
+def _id(what: str, value: object) -> int:
+    # The last one means "leave it as it is" to the kernel.
+    if not _is_number(value, 0, (1 << 32) - 2):
+        raise ConfigurationError(f"{what} is {value!r}: expected a name, or a number from 0")
+    return int(value)  # type: ignore[call-overload, no-any-return]
+
+
 def _ids(process: Process) -> dict[str, Any]:
     """Its user, group and supplementary groups, as numbers."""
     made: dict[str, Any] = {}
@@ -155,18 +161,18 @@ def _ids(process: Process) -> dict[str, Any]:
         if isinstance(process.group, str):
             made["gid"] = grp.getgrnam(process.group).gr_gid
         elif process.group is not None:
-            made["gid"] = _numbers("Process.group", [process.group])[0]
+            made["gid"] = _id("Process.group", process.group)
         if process.user is None:
             return made
         if isinstance(process.user, str):
             user = pwd.getpwnam(process.user)
         else:
-            made["uid"] = _numbers("Process.user", [process.user])[0]
-            if "gid" in made:
-                return made
+            made["uid"] = _id("Process.user", process.user)
             user = pwd.getpwuid(process.user)
     except KeyError as error:
-        hint = "" if isinstance(process.user, str) or "gid" in made else "; give its group, too"
+        if "uid" in made and "gid" in made:
+            return made  # this machine does not know it, and has no groups for it
+        hint = "; give its group, too" if "uid" in made else ""
         raise ConfigurationError(f"Process: {error.args[0]}{hint}") from None
     made["uid"] = user.pw_uid
     made.setdefault("gid", user.pw_gid)

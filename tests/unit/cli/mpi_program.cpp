@@ -86,6 +86,7 @@ TEST_CASE("mpi_trouble: an abort is named with its code, and never exits with 0"
   RankReport failure;
   failure.rank = 3;
   CHECK(trouble.words_of(failure) == "MPI_Abort(256) by rank 3");
+  CHECK(trouble.abort_of(failure)->code == 1);
   failure.rank = 2;
   CHECK_FALSE(trouble.words_of(failure));
   const auto verdict = trouble.decide(ranks, false);
