@@ -120,7 +120,10 @@ void Helper::on_line(const RankHello& hello, std::string_view line) {
   if (hello.attempt != attempt_) return;
   const auto outcome = pmi1_->on_line(hello.rank, line);
   carry_out(outcome);
-  if (outcome.aborts) door_.kill(hello.rank);
+  if (!outcome.aborts) return;
+  if (const auto killed = door_.kill(hello.rank); !killed)
+    std::cerr << "meshbus-mpi: a rank that has called MPI_Abort goes on: "
+              << killed.error().to_string() << std::endl;
 }
 
 void Helper::carry_out(const Pmi1Server::Outcome& outcome) {

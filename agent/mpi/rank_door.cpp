@@ -139,11 +139,13 @@ void RankDoor::write(std::uint64_t rank, std::string_view text) {
     write_all(found->second, text);
 }
 
-void RankDoor::kill(std::uint64_t rank) {
+Result<void> RankDoor::kill(std::uint64_t rank) {
   const auto found = by_rank_.find(rank);
-  if (found == by_rank_.end()) return;
+  if (found == by_rank_.end()) return {};
   const int process = connections_.at(found->second)->process.get();
-  ::syscall(SYS_pidfd_send_signal, process, SIGKILL, nullptr, 0);
+  if (::syscall(SYS_pidfd_send_signal, process, SIGKILL, nullptr, 0) != 0 && errno != ESRCH)
+    return fail(ErrorCode::io_error, os_error("SIGKILL for rank " + std::to_string(rank)));
+  return {};
 }
 
 void RankDoor::close(int fd) {

@@ -37,8 +37,8 @@ class RankDoor {
   Result<void> open(const std::string& name);
   /// To the rank, if it is connected. It reads what it asked for, so this never waits long.
   void write(std::uint64_t rank, std::string_view text);
-  /// Sends SIGKILL to the process that connected as this rank, if it is there.
-  void kill(std::uint64_t rank);
+  /// Sends SIGKILL to the process that connected as this rank, if it is there. Errors: io_error.
+  Result<void> kill(std::uint64_t rank);
 
  private:
   struct Connection {

@@ -89,10 +89,10 @@ std::optional<int> JobRole::code_after_end(const MeshOutcome& outcome, int code,
   for (const auto& notice : events_.take_notices()) mpi_.add(notice);
   // Nothing is restarted any more.
   const auto trouble = mpi_.decide(outcome.ranks, /*may_restart=*/false);
-  // Ranks that abort at the same time may be heard of in another order than their notices.
-  const auto abort = outcome.first_failure && !is_own ? mpi_.abort_of(*outcome.first_failure)
-                                                      : std::optional<MpiTrouble::Verdict>();
-  if (abort) return abort->code;
+  if (outcome.first_failure && !is_own) {
+    // The end of a rank that aborts may be heard of before its notice.
+    if (const auto abort = mpi_.abort_of(*outcome.first_failure)) return abort->code;
+  }
   const bool is_first_cause = trouble && trouble->is_before_the_end && !is_own &&
                               outcome.first_failure && outcome.first_failure->rank == trouble->rank;
   return trouble && (code == 0 || is_first_cause) ? std::optional(trouble->code) : std::nullopt;

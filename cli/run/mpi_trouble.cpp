@@ -18,8 +18,7 @@ MpiTrouble::Verdict MpiTrouble::verdict_of(const Notice& notice) {
     case Notice::Kind::abort:
       return {code, notice.rank,
               "MPI_Abort(" + std::to_string(notice.code) + ") by rank " + rank +
-                  (notice.text.empty() ? "" : ": " + notice.text),
-              /*is_before_the_end=*/true};
+                  (notice.text.empty() ? "" : ": " + notice.text)};
     case Notice::Kind::refused:
       return {code, notice.rank,
               "rank " + rank + " called " + notice.text + ", which --mpi does not have",

@@ -18,8 +18,8 @@ class MpiTrouble {
     int code = 0;  ///< For `run` to exit with.
     std::uint64_t rank = 0;
     std::string words;  ///< "MPI_Abort(7) by rank 3"
-    /// The rank has aborted or was refused a call, and how it ends follows from that: `run` exits
-    /// with `code`, whichever of the two it heard of first.
+    /// The rank was refused a call, and how it ends follows from that: `run` exits with `code`,
+    /// whichever of the two it heard of first.
     bool is_before_the_end = false;
   };
 

@@ -61,21 +61,18 @@ void MeshController::take_owner(const HostAddr& host, const OwnerUpdate& owner) 
   owners_.take(host, owner);
   if (!is_new) return;
   // What those said that have nothing of the mesh may be older than that.
-  for (auto& [other, part] : parts_) {
-    part.is_asked_of_owner = false;
-    part.said = part.is_listed || part.is_silent ? Said::something : Said::nothing;
-  }
+  for (auto& [other, part] : parts_) part.word.on_new_owner(part.is_listed || part.is_silent);
 }
 
 bool MeshController::have_all_spoken() const {
   return std::all_of(parts_.begin(), parts_.end(), [](const Entry& here) {
-    return here.second.said != Said::nothing || here.second.is_silent;
+    return here.second.word.is_heard() || here.second.is_silent;
   });
 }
 
 MeshController::Actions MeshController::ask_unheard(Time now) {
   for (auto& [host, part] : parts_) {
-    if (part.said == Said::nothing && !part.is_silent) part.wants_state = true;
+    if (!part.word.is_heard() && !part.is_silent) part.wants_state = true;
   }
   return settle(now);
 }
@@ -119,7 +116,7 @@ void MeshController::take_standing(const HostAddr& host, const RankUpdate& updat
 bool MeshController::lose_unheard(Time now) {
   bool is_any = false;
   for (auto& [host, part] : parts_) {
-    if (part.is_whole || part.said != Said::denial) continue;
+    if (part.is_whole || !part.word.is_denial()) continue;
     for (const auto number : layout_.ranks_on(host)) {
       if (ranks_.find(number) != nullptr) continue;
       wire::RankState state;
@@ -159,7 +156,7 @@ void MeshController::take_whole(Entry& here, const RankUpdate& update, Time now)
   auto& [host, part] = here;
   part.is_listed = true;
   part.is_whole = true;
-  part.said = Said::something;
+  part.word.on_listed();
   part.absent_since.reset();
   take_all(here, update, now);
   take_standing(host, update);
@@ -177,7 +174,7 @@ MeshController::Actions MeshController::listed(const HostAddr& host, const MeshU
   auto& part = here->second;
   part.has_failed = false;
   part.is_listed = true;
-  part.said = Said::something;
+  part.word.on_listed();
   part.absent_since.reset();
   const auto& ranks = update.ranks_update;
   if (ranks.owner) take_owner(here->first, *ranks.owner);
@@ -251,12 +248,11 @@ MeshController::Actions MeshController::answered(const Order& order, const HostA
       return settle(now);
     }
   }
-  // A host that fails to say it is not waited for: leases run on the others.
-  const bool is_of_owner = order.kind == Order::Kind::state && part.is_asked_of_owner;
-  if (is_of_owner && part.said == Said::nothing) part.said = Said::something;
   const auto* const state = answer ? std::get_if<MeshUpdate>(&*answer) : nullptr;
   const bool is_unknown =
       !answer && answer.error().code() == ErrorCode::not_exist && order.kind != Order::Kind::stop;
+  // A host that fails to say it is not waited for: leases run on the others.
+  if (order.kind == Order::Kind::state) part.word.on_answer(is_unknown);
   if (state != nullptr || is_unknown) {
     part.has_failed = false;
     part.wants_state = false;
@@ -265,7 +261,6 @@ MeshController::Actions MeshController::answered(const Order& order, const HostA
     take_whole(*here, state->ranks_update, now);
   } else if (is_unknown) {
     part.is_listed = false;
-    if (is_of_owner) part.said = Said::denial;
     part.stream.reopen();
     if (!part.absent_since) part.absent_since = now;
     lose_all_but(here->first, {}, now);
@@ -281,7 +276,7 @@ MeshController::Actions MeshController::host_changed(const HostAddr& host, bool 
   if (here == nullptr || here->second.is_silent == is_silent) return {};
   auto& part = here->second;
   part.is_silent = is_silent;
-  if (is_silent && part.said == Said::nothing) part.said = Said::something;
+  if (is_silent) part.word.on_silent();
   part.problem = is_silent ? problem : std::string();
   part.stream.reopen();
   events_.add_host(host, is_silent, part.problem);
@@ -325,7 +320,7 @@ MeshController::Actions MeshController::own(bool is_ours, Time now) {
   for (auto& [host, part] : parts_) {
     part.restarts = {};
     part.stopped = {};
-    if (part.said == Said::denial) part.said = Said::something;
+    part.word.forget_denial();
   }
   return {};
 }
@@ -341,7 +336,7 @@ RestartPlan MeshController::restart_plan(const HostAddr& host, Time now) const {
 bool MeshController::knows_all_hosts() {
   bool is_known = true;
   for (auto& [host, part] : parts_) {
-    if (part.is_whole || part.said == Said::denial) continue;
+    if (part.is_whole || part.word.is_denial()) continue;
     is_known = false;
     // The list that does not have it may be older than the mesh.
     if (part.absent_since) part.wants_state = true;
@@ -539,7 +534,7 @@ MeshController::Actions MeshController::settle(Time now) {
     }
     if (wants(here, Order::Kind::state)) {
       part.is_state_asked = true;
-      part.is_asked_of_owner = true;
+      part.word.on_question();
       actions.orders.push_back({Order::Kind::state, host});
     }
   }

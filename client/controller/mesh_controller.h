@@ -14,6 +14,7 @@
 #include "client/controller/host_update.h"
 #include "client/controller/mesh_events.h"
 #include "client/controller/mesh_restarts.h"
+#include "client/controller/owner_word.h"
 #include "client/controller/ownership_book.h"
 #include "client/controller/question_state.h"
 #include "client/controller/rank_book.h"
@@ -131,12 +132,6 @@ class MeshController {
   std::vector<WatchEvent> known(const RankSet& ranks = {}) const;
 
  private:
-  /// What a host has said of the mesh since a host has named the present owner.
-  enum class Said : std::uint8_t {
-    nothing,
-    something,  ///< It has listed it, or failed to answer.
-    denial,     ///< It does not know it.
-  };
   /// The mesh on one host.
   struct Part {
     bool is_listed = false;
@@ -153,9 +148,7 @@ class MeshController {
     std::string problem;
     /// query_failed was reported.
     bool has_failed = false;
-    Said said = Said::nothing;
-    /// No host has named another owner since `is_state_asked` began.
-    bool is_asked_of_owner = false;
+    OwnerWord word;
     /// What there is to order because ranks are restarted.
     HostRestarts restarts;
     /// Ranks there that somebody has stopped, as far as that was taken into account.

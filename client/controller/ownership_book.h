@@ -17,11 +17,6 @@ class OwnershipBook {
  public:
   void take(const HostAddr& host, const OwnerUpdate& owner) { owners_[host] = owner; }
 
-  /// As that host says; null: it has not said.
-  const OwnerUpdate* find(const HostAddr& host) const {
-    const auto found = owners_.find(host);
-    return found == owners_.end() ? nullptr : &found->second;
-  }
   /// As the first host says that does; null: none has said.
   const OwnerUpdate* first() const { return owners_.empty() ? nullptr : &owners_.begin()->second; }
   /// Whether one of these names answers for it: some of its hosts say so, and none says anything

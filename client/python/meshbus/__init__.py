@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from meshbus.procs import ProcMesh
     from meshbus.reports import (ActorReport, Binding, Event, Outcome, RankReport,
                                  RestartReport)
-    from meshbus.spec import Bind, Limits, Process, Restart, ignore
+    from meshbus.process import Process
+    from meshbus.spec import Bind, Limits, Restart, ignore
 
 _LAZY = {
     "ActorMesh": "actors",
@@ -58,7 +59,7 @@ _LAZY = {
     "RankReport": "reports",
     "RestartReport": "reports",
     "ProcMesh": "procs",
-    "Bind": "spec", "Limits": "spec", "Process": "spec", "Restart": "spec", "ignore": "spec",
+    "Bind": "spec", "Limits": "spec", "Process": "process", "Restart": "spec", "ignore": "spec",
 }
 
 __all__ = [

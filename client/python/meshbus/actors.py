@@ -60,8 +60,7 @@ class _Endpoint(Endpoint[Any, Any]):
         self._extent = Extent.from_shape(core.shape)
 
     def options(self, *, timeout: float | None) -> _Endpoint:
-        return _Endpoint(self._core, self._name, self._what,
-                         _checks.timeout(timeout))
+        return _Endpoint(self._core, self._name, self._what, _checks.timeout(timeout))
 
     def _body(self, args: Any, kwargs: Any, flags: int = _wire.PICKLE) -> _wire.Parts:
         return _wire.dumps((args, kwargs), flags, f"an argument of {self._what}")

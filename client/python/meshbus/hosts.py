@@ -10,9 +10,10 @@ from meshbus import _checks, _client, _context, reports
 from meshbus._owner import ContextManager
 from meshbus.errors import ConfigurationError, Error, NotExist
 from meshbus.future import Future
+from meshbus.process import Process
 from meshbus.procs import Handlers, ProcMesh
 from meshbus.reports import RankReport, RestartReport
-from meshbus.spec import Bind, Limits, Process, Restart, from_template, spec
+from meshbus.spec import Bind, Limits, Restart, from_template, spec
 from meshbus.values import Axes, Extent
 
 _READY = 30.0
@@ -72,15 +73,14 @@ class HostMesh(ContextManager):
         the others (partial=True: it does not).
 
         bind says where ranks run: "core", "numa", "gpu" or a Bind; ProcMesh.bindings is what came
-        of it. process has their user, nice value and limits. lease: the seconds for which they live
-        on attached hosts when this program is gone. env adds to the environment;
-        output="stream" brings what is written as events, or to
-        on_output(rank, text); stdin names the ranks whose stdin is a pipe for ProcMesh.write();
-        ready and grace are seconds: for the start, and between SIGTERM and SIGKILL. zygote names
-        modules for a command that is Python: each host imports them once, in a process of which all
-        ranks are copies, so that a rank starts in the time of a fork. on_failure is
-        called with the report of each rank that ends though nobody asked; without it, wait() and
-        the end of `with` raise MeshFailure.
+        of it. process has their user, nice value and resource limits. env adds to the environment;
+        output="stream" brings what is written as events, or to on_output(rank, text); stdin names
+        the ranks whose stdin is a pipe for ProcMesh.write(). ready and grace are seconds: for the
+        start, and between SIGTERM and SIGKILL; lease: for how long the ranks live on attached hosts
+        when this program is gone. zygote names modules for a command that is Python: each host
+        imports them once, in a process of which all ranks are copies, so that a rank starts in the
+        time of a fork. on_failure is called with the report of each rank that ends though nobody
+        asked; without it, wait() and the end of `with` raise MeshFailure.
         """
         return self.spawn_async(
             command, per_host, name=name, mesh=mesh, env=env, cwd=cwd, restart=restart,
@@ -181,9 +181,8 @@ class HostMesh(ContextManager):
                     ready=None, partial=False, grace=None, stdin=())
         return _made(self._core.inside(list(extent.labels), list(extent.sizes), made,
                                        _checks.words("wrapper", wrapper), program,
-                                       _checks.settings(settings),
-                                       containment,
-                                        _checks.seconds("ready", ready)), True)
+                                       _checks.settings(settings), containment,
+                                       _checks.seconds("ready", ready)), True)
 
     # --- what is there ------------------------------------------------------------------------
     def meshes(self, timeout: float = 10) -> list[MeshInfo]:
@@ -323,8 +322,7 @@ def start_async(hosts: Axes = 1, *, containment: str = "",
     extent = Extent(host=hosts) if isinstance(hosts, int) else Extent.of(hosts)
     return _made(_context.connect().process(list(extent.labels), list(extent.sizes),
                                             _context.program(), _checks.settings(settings),
-                                            containment,
-                                        _checks.seconds("ready", ready)), True)
+                                            containment, _checks.seconds("ready", ready)), True)
 
 
 def ssh(*destinations: str, program: str = "", containment: str = "",
@@ -342,7 +340,7 @@ def slurm(*, program: str = "", containment: str = "",
     """Starts a host on each node of the Slurm job that this program is part of."""
     return _made(_context.connect().slurm(program or _context.program(),
                                           _checks.settings(settings), containment,
-                                        _checks.seconds("ready", ready)),
+                                          _checks.seconds("ready", ready)),
                  True).result()
 
 

@@ -166,6 +166,22 @@ TEST_CASE("client: a proc opens a session of its own, or only a group") {
   }
 }
 
+TEST_CASE("client: the last user and the last group, which the kernel takes for none, are refused" *
+          doctest::test_suite(need::root)) {
+  Context context = must(Context::create());
+  auto hosts = must(HostMesh::process(context, extent("host=1"),
+                                      {.program = bin("meshbus"), .ready_limit = in_time}));
+  const auto refusal = [&](ProcSettings settings) {
+    auto spec = shell("id -u");
+    spec.settings = std::move(settings);
+    const auto made = hosts.spawn_n("ids", 1, std::move(spec));
+    return made ? std::string("it was started") : made.error().detail();
+  };
+  CHECK(refusal({.uid = UINT32_MAX}).find("there is no user 4294967295") != std::string::npos);
+  CHECK(refusal({.uid = kNobody, .gid = UINT32_MAX}).find("there is no group 4294967295") !=
+        std::string::npos);
+}
+
 TEST_CASE(
     "client: procs of another user and what they leave in sessions of their own end with them, and "
     "with their host" *

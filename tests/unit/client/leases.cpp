@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "client/controller/lease_book.h"
+#include "client/controller/owner_word.h"
 #include "client/controller/supervisor.h"
 #include "wire/lifecycle_generated.h"
 #include "wire/ranks_generated.h"
@@ -43,7 +44,7 @@ struct Two {
     supervisor.turn(t0);
     supervisor.add_name(kUs, t0);
   }
-  /// What is asked because of it.
+  /// Returns the questions that follow.
   std::vector<Supervisor::Question> lists(const HostAddr& host, std::vector<MeshUpdate> meshes,
                                           Supervisor::Time now) {
     return supervisor
@@ -266,6 +267,26 @@ TEST_CASE(
   CHECK(questions[0].host == kB);
   two.supervisor.answer(questions[0], news_of(1, kUs), t0);
   CHECK(two.renewals(t0).size() == 2);
+}
+
+TEST_CASE("owner_word: what was asked before the present owner was named counts for nothing") {
+  OwnerWord word;
+  word.on_question();
+  word.on_new_owner(false);
+  word.on_answer(/*is_denial=*/true);
+  CHECK_FALSE(word.is_heard());
+  word.on_question();
+  word.on_answer(true);
+  CHECK(word.is_denial());
+  word.forget_denial();
+  CHECK(word.is_heard());
+  CHECK_FALSE(word.is_denial());
+  // What it says counts more than that it was silent.
+  word.on_answer(true);
+  word.on_silent();
+  CHECK(word.is_denial());
+  word.on_listed();
+  CHECK_FALSE(word.is_denial());
 }
 
 TEST_CASE(

@@ -77,10 +77,10 @@ TEST_CASE("http_server: it holds so many bytes for all readers together, and say
   SlowReader third(path, reactor);
   serve(3);
   CHECK(third.read().starts_with("HTTP/1.1 503 "));
-  // What is held already goes on.
+  // Streams that are open go on.
   CHECK(streams[0].write("more"));
   CHECK(streams[1].is_open());
-  // More than fits ends the stream that is behind most.
+  // A write that does not fit ends the stream that is behind most.
   CHECK(streams[1].write(std::string(1 << 20, 'y')));
   CHECK(streams[0].write(std::string(1 << 20, 'y')));
   CHECK(streams[0].is_open());
