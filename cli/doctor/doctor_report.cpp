@@ -23,14 +23,17 @@ Json text_json(const std::string& text) {
 /// A host that does not answer has its error; one that could not be examined has that.
 Json host_json(const HostExam& host) {
   const auto& error = host.code == ErrorCode::none ? host.facts_problem : host.problem;
-  return {{"host", host.host},
-          {"node", text_json(host.node)},
-          {"version", text_json(host.version)},
-          {"containment", text_json(host.containment)},
-          {"error", text_json(error)},
-          {"clock_ahead_ms", host.clock ? Json(ms_of(host.clock->ahead)) : Json(nullptr)},
-          {"clock_error_ms", host.clock ? Json(ms_of(host.clock->error)) : Json(nullptr)},
-          {"facts", host.facts ? facts_json(*host.facts) : Json(nullptr)}};
+  return {
+      {"host", host.host},
+      {"node", text_json(host.node)},
+      {"version", text_json(host.version)},
+      {"containment", text_json(host.containment)},
+      {"error", text_json(error)},
+      {"clock_ahead_ms", host.clock ? Json(ms_of(host.clock->ahead)) : Json(nullptr)},
+      {"clock_error_ms", host.clock ? Json(ms_of(host.clock->error)) : Json(nullptr)},
+      {"own_round_trip_ms", host.own_pace ? Json(ms_of(host.own_pace->round_trip)) : Json(nullptr)},
+      {"own_bytes_per_s", host.own_pace ? Json(host.own_pace->bytes_per_s) : Json(nullptr)},
+      {"facts", host.facts ? facts_json(*host.facts) : Json(nullptr)}};
 }
 
 Json link_json(const SiteExam& site, const LinkExam& link) {

@@ -26,6 +26,12 @@ struct DrainFacts {
   bool is_held = false;
 };
 
+/// How fast messages go. Of several measurements, the best of each figure.
+struct Pace {
+  std::chrono::microseconds round_trip{0};  ///< The fastest one.
+  double bytes_per_s = 0;
+};
+
 struct HostExam {
   std::string host;  ///< Its address; "this machine".
   /// Not `none`: it does not answer, for the reason in `problem`; nothing else is known then.
@@ -41,6 +47,8 @@ struct HostExam {
   std::string facts_problem = {};
   ErrorCode facts_code = ErrorCode::none;
   std::optional<ClockReading> clock = {};
+  /// Between two probes of it; measured only when a way of this host looked slow.
+  std::optional<Pace> own_pace = {};
 };
 
 /// What was measured between two hosts.

@@ -34,9 +34,11 @@ microseconds unix_time() {
 
 ExaminedHost::~ExaminedHost() {
   // A probe that this stop does not reach ends with its lease.
-  if (mesh_)
-    static_cast<void>(
-        mesh_->stop({.reason = "examined", .grace = kProbeGrace, .deadline = kStopLimit}));
+  for (auto* mesh : {&mesh_, &second_}) {
+    if (*mesh)
+      static_cast<void>(
+          (*mesh)->stop({.reason = "examined", .grace = kProbeGrace, .deadline = kStopLimit}));
+  }
 }
 
 HostExam ExaminedHost::examine(std::shared_ptr<Context> context, Limit limit) {
@@ -69,16 +71,20 @@ void ExaminedHost::ask_host(HostExam& exam, Limit limit) {
     exam.drains.push_back({drain_scope(drain.mesh, drain.owner), drain.reason, drain.hold});
 }
 
-void ExaminedHost::start_probe(HostExam& exam, Limit limit) {
+Result<ProcMesh> ExaminedHost::spawn_probe(Limit limit) {
   // It has the environment of the host, not ours: the host's settings and limits are what counts.
-  auto mesh = host_->spawn_n("doctor", 1,
-                             {.kind = ProcKind::mesh,
-                              .command = {"meshbus", "doctor", "--here"},
-                              .follow_launcher = false,
-                              .grace = kProbeGrace,
-                              .ready_limit = limit,
-                              .lease = kProbeLease},
-                             {.on_failure = [](const RankReport&) {}});
+  return host_->spawn_n("doctor", 1,
+                        {.kind = ProcKind::mesh,
+                         .command = {"meshbus", "doctor", "--here"},
+                         .follow_launcher = false,
+                         .grace = kProbeGrace,
+                         .ready_limit = limit,
+                         .lease = kProbeLease},
+                        {.on_failure = [](const RankReport&) {}});
+}
+
+void ExaminedHost::start_probe(HostExam& exam, Limit limit) {
+  auto mesh = spawn_probe(limit);
   if (!mesh) {
     // The drain itself is a finding.
     if (mesh.error().code() == ErrorCode::refused && !exam.drains.empty()) return;
@@ -115,9 +121,7 @@ void ExaminedHost::read_clock(HostExam& exam, Limit limit) {
 
 LinkExam ExaminedHost::measure(const ExaminedHost& other, Limit limit) {
   LinkExam link;
-  const auto text =
-      ask(kMeasurePort, other.probe_->to_string(), kMeasureTime + kMeasureLimit + limit);
-  const auto answer = text ? parse_answer(*text) : Result<LinkAnswer>(fail(text.error()));
+  const auto answer = ask_pace(*other.probe_, limit);
   if (answer) {
     link.round_trip = answer->round_trip;
     link.bytes_per_s = answer->bytes_per_s;
@@ -126,6 +130,24 @@ LinkExam ExaminedHost::measure(const ExaminedHost& other, Limit limit) {
     link.problem = answer.error().detail();
   }
   return link;
+}
+
+std::optional<Pace> ExaminedHost::measure_within(Limit limit) {
+  // A proc that measures answers no call meanwhile: it cannot measure the way to itself.
+  if (!second_) {
+    auto mesh = spawn_probe(limit);
+    if (!mesh) return std::nullopt;
+    second_.emplace(std::move(*mesh));
+  }
+  const auto second = second_->proc(0);
+  if (!second) return std::nullopt;
+  const auto answer = ask_pace(second->id(), limit);
+  return answer ? std::optional(*answer) : std::nullopt;
+}
+
+Result<Pace> ExaminedHost::ask_pace(const ProcId& to, Limit limit) {
+  const auto text = ask(kMeasurePort, to.to_string(), kMeasureTime + kMeasureLimit + limit);
+  return text ? parse_answer(*text) : Result<Pace>(fail(text.error()));
 }
 
 Result<std::string> ExaminedHost::ask(std::uint32_t port, std::string_view body, Limit limit) {

@@ -25,18 +25,24 @@ class ExaminedHost {
   HostExam examine(std::shared_ptr<Context> context, Limit limit);
   /// Has this host's probe measure the way to another one's. Nothing in `code`: measured.
   LinkExam measure(const ExaminedHost& other, Limit limit);
+  /// Has the probe measure the way to a second one on the same host, which is started for that.
+  /// Nothing: one of them does not answer.
+  std::optional<Pace> measure_within(Limit limit);
   bool has_probe() const { return probe_.has_value(); }
 
  private:
+  Result<Pace> ask_pace(const ProcId& to, Limit limit);
   Result<std::string> ask(std::uint32_t port, std::string_view body, Limit limit);
   void ask_host(HostExam& exam, Limit limit);
   void start_probe(HostExam& exam, Limit limit);
+  Result<ProcMesh> spawn_probe(Limit limit);
   void read_clock(HostExam& exam, Limit limit);
 
   HostAddr address_;
   std::shared_ptr<Context> context_;
   std::optional<HostMesh> host_;
   std::optional<ProcMesh> mesh_;
+  std::optional<ProcMesh> second_;
   std::optional<ProcId> probe_;
 };
 

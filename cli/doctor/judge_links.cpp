@@ -20,11 +20,20 @@ constexpr microseconds kSlowRoundTrip = std::chrono::milliseconds(20);
 /// Ethernet of 100 Mbit/s carries 12 MB/s: a cable or a port of a faster network that fell back to
 /// it.
 constexpr double kSlowBytes = 13e6;
+/// A round trip to another host passes through a second broker, both ways, and so takes a little
+/// over twice as long as one within a host, where the network takes no time.
+constexpr int kOwnRoundTrips = 4;
+/// Between hosts bodies are enciphered and copied twice more.
+constexpr double kOwnBytes = 10;
 
 std::string number_text(const char* form, double value) {
   std::array<char, 48> text{};
   std::snprintf(text.data(), text.size(), form, value);
   return text.data();
+}
+
+double milliseconds_of(microseconds time) {
+  return std::chrono::duration<double, std::milli>(time).count();
 }
 
 /// Whether messages to it stay on this machine.
@@ -33,12 +42,25 @@ bool is_here(const std::string& host) {
          host.starts_with("tcp:[::1]") || host.starts_with("tcp:localhost:");
 }
 
-/// Within one machine nothing is said of a network: what is slow there is the machine, which has
-/// something else to do.
+bool is_late(const LinkExam& link) {
+  return link.round_trip >= kSlowRoundTrip;
+}
+
+bool is_narrow(const LinkExam& link) {
+  return link.bytes_per_s && *link.bytes_per_s < kSlowBytes;
+}
+
+/// Whether the machine at that end explains it: what stays within it is slow, too.
+bool explains(const HostExam& host, const LinkExam& link) {
+  const auto& own = host.own_pace;
+  return own && (!is_late(link) || link.round_trip < kOwnRoundTrips * own->round_trip) &&
+         (!is_narrow(link) || *link.bytes_per_s * kOwnBytes > own->bytes_per_s);
+}
+
+/// A slow way that neither end explains.
 bool is_slow(const SiteExam& site, const LinkExam& link) {
-  if (is_here(site.hosts[link.from].host) && is_here(site.hosts[link.to].host)) return false;
-  return link.code == ErrorCode::none && (link.round_trip >= kSlowRoundTrip ||
-                                          (link.bytes_per_s && *link.bytes_per_s < kSlowBytes));
+  return looks_slow(site, link) && !explains(site.hosts[link.from], link) &&
+         !explains(site.hosts[link.to], link);
 }
 
 bool is_wrong_key(ErrorCode code) {
@@ -52,11 +74,9 @@ bool is_cut(const LinkExam& link) {
 
 std::string slowness_text(const LinkExam& link) {
   std::string text;
-  if (link.round_trip >= kSlowRoundTrip)
-    text =
-        "a round trip takes " +
-        number_text("%.0f ms", std::chrono::duration<double, std::milli>(link.round_trip).count());
-  if (link.bytes_per_s && *link.bytes_per_s < kSlowBytes)
+  if (is_late(link))
+    text = "a round trip takes " + number_text("%.0f ms", milliseconds_of(link.round_trip));
+  if (is_narrow(link))
     text += (text.empty() ? "" : ", and ") + number_text("%.1f MB/s", *link.bytes_per_s / 1e6) +
             " get through";
   return text;
@@ -158,7 +178,36 @@ Finding slow_finding(const LinkGroups& groups, const std::vector<const LinkExam*
           "look at its network: cable, port speed, errors (ip -s link), other traffic"};
 }
 
+/// The hosts whose own slowness explains that of their ways.
+std::vector<Finding> busy_findings(const SiteExam& site) {
+  std::vector<Finding> findings;
+  for (const auto& host : site.hosts) {
+    const auto is_blamed = [&](const LinkExam& link) {
+      return (&site.hosts[link.from] == &host || &site.hosts[link.to] == &host) &&
+             looks_slow(site, link) && explains(host, link);
+    };
+    if (std::none_of(site.links.begin(), site.links.end(), is_blamed)) continue;
+    findings.push_back({Severity::warning,
+                        "busy",
+                        {host.host},
+                        "its machine is too busy to tell how fast its network is: a round trip "
+                        "within it takes " +
+                            number_text("%.1f ms", milliseconds_of(host.own_pace->round_trip)) +
+                            ", and " + number_text("%.0f MB/s", host.own_pace->bytes_per_s / 1e6) +
+                            " get through",
+                        "look at what else runs there (top), and examine it again"});
+  }
+  return findings;
+}
+
 }  // namespace
+
+/// Within one machine nothing is said of a network: what is slow there is the machine, which has
+/// something else to do.
+bool looks_slow(const SiteExam& site, const LinkExam& link) {
+  if (is_here(site.hosts[link.from].host) && is_here(site.hosts[link.to].host)) return false;
+  return link.code == ErrorCode::none && (is_late(link) || is_narrow(link));
+}
 
 std::vector<Finding> judge_links(const SiteExam& site) {
   std::vector<Finding> findings;
@@ -171,6 +220,8 @@ std::vector<Finding> judge_links(const SiteExam& site) {
   gather([](const LinkExam& link) { return link.code == ErrorCode::unroutable; }, unlinked_finding);
   gather(is_cut, cut_finding);
   gather([&site](const LinkExam& link) { return is_slow(site, link); }, slow_finding);
+  const auto busy = busy_findings(site);
+  findings.insert(findings.end(), busy.begin(), busy.end());
   return findings;
 }
 

@@ -11,4 +11,7 @@ namespace meshbus::cli::doctor {
 /// others is one finding, not one for each link. Pure.
 std::vector<Finding> judge_links(const SiteExam& site);
 
+/// Whether a way over the network took so long that it is worth another look. Pure.
+bool looks_slow(const SiteExam& site, const LinkExam& link);
+
 }  // namespace meshbus::cli::doctor

@@ -85,7 +85,7 @@ Result<double> bandwidth(Proc& proc, const ProcId& to) {
 
 }  // namespace
 
-std::string answer_text(const Result<LinkAnswer>& answer) {
+std::string answer_text(const Result<Pace>& answer) {
   std::ostringstream text;
   if (answer) {
     text << "0 " << answer->round_trip.count() << ' ' << answer->bytes_per_s;
@@ -95,11 +95,11 @@ std::string answer_text(const Result<LinkAnswer>& answer) {
   return text.str();
 }
 
-Result<LinkAnswer> parse_answer(std::string_view text) {
+Result<Pace> parse_answer(std::string_view text) {
   std::istringstream words{std::string(text)};
   std::uint16_t code = 0;
   std::int64_t round_trip = 0;
-  LinkAnswer answer;
+  Pace answer;
   if (words >> code && code != 0) {
     std::string detail;
     std::getline(words >> std::ws, detail, '\0');
@@ -111,16 +111,16 @@ Result<LinkAnswer> parse_answer(std::string_view text) {
   return answer;
 }
 
-Result<LinkAnswer> measure_link(Proc& proc, const ProcId& to) {
+Result<Pace> measure_link(Proc& proc, const ProcId& to) {
   const auto round_trip = fastest_round_trip(proc, to);
   if (!round_trip) return fail(round_trip.error());
   const auto bytes_per_s = bandwidth(proc, to);
   // A slow link may lose a large body to the limit: what fits into it is known then.
   if (!bytes_per_s && bytes_per_s.error().code() != ErrorCode::timeout)
     return fail(bytes_per_s.error());
-  return LinkAnswer{*round_trip,
-                    bytes_per_s.value_or(static_cast<double>(kBodySize) /
-                                         std::chrono::duration<double>(kMeasureLimit).count())};
+  return Pace{*round_trip,
+              bytes_per_s.value_or(static_cast<double>(kBodySize) /
+                                   std::chrono::duration<double>(kMeasureLimit).count())};
 }
 
 }  // namespace meshbus::cli::doctor

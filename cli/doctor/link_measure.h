@@ -1,25 +1,20 @@
 #pragma once
 
 #include <chrono>
-#include <optional>
 #include <string>
 #include <string_view>
 
+#include "cli/doctor/exam.h"
 #include "meshbus/address.h"
 #include "meshbus/proc.h"
 #include "meshbus/result.h"
 
 namespace meshbus::cli::doctor {
 
-/// How fast the way to another probe is. A plain value.
-struct LinkAnswer {
-  std::chrono::microseconds round_trip{0};  ///< The fastest one.
-  double bytes_per_s = 0;
-};
 /// As a probe answers; errors keep their code.
-std::string answer_text(const Result<LinkAnswer>& answer);
+std::string answer_text(const Result<Pace>& answer);
 /// Errors: malformed_message, and the one in the answer.
-Result<LinkAnswer> parse_answer(std::string_view text);
+Result<Pace> parse_answer(std::string_view text);
 
 /// For all of measure_link(), when nothing is lost. With a slow peer the last calls add their
 /// limit.
@@ -29,6 +24,6 @@ inline constexpr std::chrono::milliseconds kMeasureLimit{4000};
 
 /// Calls the other probe: small bodies for round trips, large ones for the bandwidth. Errors: those
 /// of Proc::call().
-Result<LinkAnswer> measure_link(Proc& proc, const ProcId& to);
+Result<Pace> measure_link(Proc& proc, const ProcId& to);
 
 }  // namespace meshbus::cli::doctor

@@ -273,6 +273,22 @@ TEST_CASE("doctor judge: a host that is bad with several others is one finding")
     CHECK(only_finding(site).code == "slow");
   }
 
+  // Where what stays within a machine is slow, too, nothing can be said of its network.
+  site = sound_site(3);
+  for (const std::size_t other : {1U, 2U}) {
+    link(site, other, 3).round_trip = 33ms;
+    link(site, other, 3).bytes_per_s = 12e6;
+  }
+  site.hosts[3].own_pace = Pace{9ms, 100e6};
+  finding = only_finding(site);
+  CHECK(finding.code == "busy");
+  CHECK(finding.hosts == std::vector<std::string>{"tcp:h3:7420"});
+  CHECK(has(finding.text, "a round trip within it takes 9.0 ms, and 100 MB/s get through"));
+  site.hosts[3].own_pace = Pace{1ms, 100e6};
+  CHECK(only_finding(site).code == "slow");
+  site.hosts[3].own_pace = Pace{9ms, 2e9};
+  CHECK(only_finding(site).code == "slow");
+
   site = sound_site(4);
   link(site, 2, 4).code = ErrorCode::timeout;
   link(site, 2, 4).problem = "no answer";
