@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "common/base/large_text.h"
 #include "common/base/sealed_memory.h"
 
 namespace meshbus {
@@ -38,7 +39,7 @@ SharedBody SharedBody::copy(std::string_view bytes) {
   if (auto memory = SealedMemory::copy(bytes)) {
     if (auto body = of_sealed(std::move(*memory).release(), bytes.size())) return *body;
   }
-  return of(std::string(bytes));
+  return of(copy_large(bytes));
 }
 
 }  // namespace meshbus

@@ -6,6 +6,8 @@
 #include <new>
 #include <utility>
 
+#include "common/base/large_text.h"
+
 namespace meshbus {
 
 void ChunkStore::forget_former(const Sender& from) {
@@ -90,7 +92,7 @@ Result<void> ChunkStore::add(const Sender& from, const wire::ChunkHeader& header
   if (body->text == nullptr) {
     body->text = std::make_unique<std::string>();
     try {
-      body->text->reserve(body->total);
+      reserve_large(*body->text, body->total);
     } catch (const std::bad_alloc&) {
       bodies_.erase(key);
       return fail(ErrorCode::queue_full, "the receiver has no memory for a body of " +

@@ -4,6 +4,8 @@
 #include <new>
 #include <utility>
 
+#include "common/base/large_text.h"
+
 namespace meshbus {
 namespace {
 
@@ -31,7 +33,7 @@ void copy_in_slices(Reactor& reactor, SharedBody body,
   const std::size_t size = body.bytes().size();
   auto copy = std::make_shared<Copy>(Copy{.from = std::move(body), .done = std::move(done)});
   try {
-    copy->to.reserve(size);
+    reserve_large(copy->to, size);
   } catch (const std::bad_alloc&) {
     return reactor.post([copy, size] {
       copy->done(fail(ErrorCode::queue_full,

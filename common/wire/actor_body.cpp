@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "common/base/large_text.h"
 #include "wire/actors_generated.h"
 
 namespace meshbus {
@@ -11,7 +12,7 @@ static_assert(sizeof(wire::ActorHeader) == 16, "the layout in actors.fbs is froz
 std::string encode_actor_body(const MessageType& type, std::uint32_t from, std::string_view bytes) {
   const wire::ActorHeader header(type.key(), from, 0);
   std::string body;
-  body.reserve(sizeof header + bytes.size());
+  reserve_large(body, sizeof header + bytes.size());
   body.assign(reinterpret_cast<const char*>(&header), sizeof header);
   body.append(bytes);
   return body;

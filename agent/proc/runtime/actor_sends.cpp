@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "common/base/large_text.h"
 #include "common/bus/destination.h"
 #include "common/wire/frame.h"
 
@@ -42,7 +43,7 @@ Result<bool> ActorSends::send_in_lane(const ProcId& to, std::uint32_t port, std:
   }
   // Without the lock: it is long for a large one.
   auto copy = is_large && to.host() == own_host_ ? SharedBody::copy(body)
-                                                 : SharedBody::of(std::string(body));
+                                                 : SharedBody::of(copy_large(body));
   {
     const std::lock_guard lock(mutex_);
     const auto [lane, is_new] = lanes_.try_emplace(key, Lane{.to = to});

@@ -5,6 +5,7 @@
 
 #include "agent/proc/runtime/known_procs.h"
 #include "common/base/block_pool.h"
+#include "common/base/large_text.h"
 #include "wire/frame_generated.h"
 
 namespace meshbus::mesh_proc {
@@ -99,7 +100,7 @@ Result<void> ProcSender::send_large(const ProcId& to, std::uint32_t port, std::s
   const bool is_ready = shared != nullptr && (shared->descriptor() >= 0 || !is_here);
   auto whole = is_ready  ? *shared
                : is_here ? SharedBody::copy(body)
-                         : SharedBody::of(std::string(body));
+                         : SharedBody::of(copy_large(body));
   return wait_for_arrival(body.size(), patience, [&](Bus& bus, Arrival& arrival) {
     bus.send_large(Destination::to(to), port, std::move(whole), arrival);
   });

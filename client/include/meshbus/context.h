@@ -42,11 +42,15 @@ struct AsyncOptions {
   /// Cancels the call, from any thread: what has no answer yet gets fate_unknown, because the procs
   /// may have the call already.
   std::stop_token stop = {};
+  /// Hands the answer over on the library's own thread as soon as it comes: the handlers' thread
+  /// need not wake for it, which spares about a quarter of a short call. For a handler that only
+  /// puts the answer somewhere: it must not wait, and it may call nothing of this library.
+  bool is_direct = false;
 };
 /// Receives the answer of an asynchronous call: called exactly once, whatever happens, also when
-/// the Context goes. On the Context's handlers' thread; only what can never reach it (an object
-/// that was moved from, a child of fork()) is answered by the calling thread, before the call
-/// returns. What it throws is logged.
+/// the Context goes. On the Context's handlers' thread, unless AsyncOptions::is_direct; only what
+/// can never reach it (an object that was moved from, a child of fork()) is answered by the calling
+/// thread, before the call returns. What it throws is logged.
 using AnswerHandler = std::function<void(Result<std::string>)>;
 /// The same for a call to many ranks: called exactly once for each rank, by ordinal, as its answer
 /// comes. The call is over with the last one; with no rank at all the handler is never called.

@@ -6,6 +6,7 @@
 #include <malloc.h>
 
 #include "client/python/bind/errors.h"
+#include "common/base/large_text.h"
 
 namespace meshbus::python {
 namespace {
@@ -35,7 +36,7 @@ class HeldBytes {
 }  // namespace
 
 std::string gather(py::handle parts) {
-  if (!PyList_Check(parts.ptr())) return std::string(HeldBytes(parts).view());
+  if (!PyList_Check(parts.ptr())) return copy_large(HeldBytes(parts).view());
   std::deque<HeldBytes> held;
   std::size_t size = 0;
   for (const auto part : py::reinterpret_borrow<py::list>(parts)) {
@@ -44,7 +45,7 @@ std::string gather(py::handle parts) {
   }
   std::string all;
   const auto copy = [&] {
-    all.reserve(size);
+    reserve_large(all, size);
     for (const auto& part : held) all.append(part.view());
   };
   if (size > kLargeBody) {

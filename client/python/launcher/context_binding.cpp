@@ -23,15 +23,16 @@ auto call_proc(const PythonContext& self, const ProcMeshRef& ref, std::uint64_t 
   const auto body = gather(parts);
   auto pending = std::make_shared<Pending>();
   without_gil([&, context = self.held.get()] {
-    context->call_async(to, port, body,
-                        {.deadline = milliseconds_of(timeout), .stop = pending->stop_token()},
-                        [pending](Result<std::string> answer) {
-                          auto kept = std::make_shared<Result<std::string>>(std::move(answer));
-                          pending->fill([kept] {
-                            if (!*kept) raise(kept->error());
-                            return answer_of(std::move(*kept));
-                          });
-                        });
+    context->call_async(
+        to, port, body,
+        {.deadline = milliseconds_of(timeout), .stop = pending->stop_token(), .is_direct = true},
+        [pending](Result<std::string> answer) {
+          auto kept = std::make_shared<Result<std::string>>(std::move(answer));
+          pending->fill([kept] {
+            if (!*kept) raise(kept->error());
+            return answer_of(std::move(*kept));
+          });
+        });
   });
   return pending;
 }

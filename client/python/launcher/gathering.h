@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "client/python/bind/bodies.h"
@@ -37,7 +38,7 @@ std::shared_ptr<Pending> gathered(std::uint64_t ranks, std::chrono::milliseconds
   auto gathering = std::make_shared<Gathering>(ranks);
   const auto& pending = gathering->pending();
   py::gil_scoped_release release;
-  start(AsyncOptions{.deadline = deadline, .stop = pending->stop_token()},
+  start(AsyncOptions{.deadline = deadline, .stop = pending->stop_token(), .is_direct = true},
         RankAnswerHandler([gathering](std::uint64_t ordinal, Result<std::string> answer) {
           gathering->put(ordinal, std::move(answer));
         }));
@@ -51,10 +52,11 @@ std::shared_ptr<Pending> streamed(const std::shared_ptr<Inbox>& inbox,
                                   std::chrono::milliseconds deadline, Start start) {
   auto pending = std::make_shared<Pending>();
   py::gil_scoped_release release;
-  start(AsyncOptions{.deadline = deadline, .stop = pending->stop_token()},
+  start(AsyncOptions{.deadline = deadline, .stop = pending->stop_token(), .is_direct = true},
         RankAnswerHandler([inbox](std::uint64_t ordinal, Result<std::string> answer) {
           auto kept = std::make_shared<Result<std::string>>(std::move(answer));
-          inbox->push([ordinal, kept] { return py::make_tuple(ordinal, answer_of(*kept)); });
+          inbox->push(
+              [ordinal, kept] { return py::make_tuple(ordinal, answer_of(std::move(*kept))); });
         }));
   return pending;
 }

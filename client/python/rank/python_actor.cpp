@@ -8,6 +8,7 @@
 #include "client/python/bind/bodies.h"
 #include "client/python/rank/interpreter_lock.h"
 #include "client/python/rank/rank.h"
+#include "common/base/large_text.h"
 
 namespace meshbus::python {
 namespace {
@@ -61,12 +62,12 @@ PythonActor::~PythonActor() {
 
 Result<std::string> PythonActor::handle(const std::string& name, ActorContext& context,
                                         const ActorMessage& message) {
+  Body body{copy_large(message.body)};
   const InterpreterLock lock;
   if (!lock) return fail(ErrorCode::refused, kEnding);
   std::string problem;
   try {
-    const auto answer =
-        adapter_.attr("handle")(name, Body{std::string(message.body)}, message.is_call);
+    const auto answer = adapter_.attr("handle")(name, std::move(body), message.is_call);
     if (answer.is_none()) return std::string();
     if (PyCallable_Check(answer.ptr()) == 0) return gather(answer);
     answer(Reply{context.defer()});

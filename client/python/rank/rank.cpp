@@ -15,6 +15,7 @@
 #include "client/python/bind/waiting.h"
 #include "client/python/rank/interpreter_lock.h"
 #include "client/python/rank/python_actor.h"
+#include "common/base/large_text.h"
 #include "meshbus/actor.h"
 
 namespace meshbus::python {
@@ -41,11 +42,12 @@ Answer wait_for(std::future<Answer>& answer) {
 /// Calls a Python function for what comes to a port. `function` is never given up.
 Result<std::string> on_port(PyObject* function, Proc& proc, const Incoming& incoming) {
   Rank::ours().learn(proc);
+  Body body{copy_large(incoming.body)};
   const InterpreterLock lock;
   if (!lock) return fail(ErrorCode::refused, "this rank is ending");
   try {
     const auto answer = py::reinterpret_borrow<py::object>(function)(
-        Body{std::string(incoming.body)}, proc.rank_of(incoming), incoming.is_call);
+        std::move(body), proc.rank_of(incoming), incoming.is_call);
     if (answer.is_none()) return std::string();
     return gather(answer);
   } catch (const py::error_already_set& error) {
@@ -142,8 +144,8 @@ void bind_rank(py::module_& module) {
           return Body{
               must(without_gil([&] { return self.call(rank, port, body, limit_of(timeout)); }))};
         auto answer = self.call_async(rank, port, body, limit_of(timeout));
-        const auto result = wait_for(answer);
-        if (result) return Body{*result};
+        auto result = wait_for(answer);
+        if (result) return Body{std::move(*result)};
         const auto to = self.mesh().proc_at(rank);
         raise(to ? result.error().within("call to " + to->to_string() + ", port " +
                                          std::to_string(port))

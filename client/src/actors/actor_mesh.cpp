@@ -119,7 +119,7 @@ void ActorView::call_async(const MessageType& type, std::string_view body, Async
       if (!answer) answer = fail(monitor->explain(view, ordinal, answer.error()));
       handler(ordinal, std::move(answer));
     };
-  const auto call = std::make_shared<AsyncCall>(impl_->core(), size(), std::move(handler));
+  const auto call = std::make_shared<AsyncCall>(impl_->core(), size(), options, std::move(handler));
   call->watch(std::move(options.stop));
   impl_->connection().calls().call_all_async(ref_.procs(), actor_port(ref_.name()),
                                              encode_actor_body(type, 0, body), options.deadline,

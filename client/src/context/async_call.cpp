@@ -14,8 +14,10 @@ Error cancelled() {
 
 }  // namespace
 
-AsyncCall::AsyncCall(ContextCore& core, std::size_t ranks, Handler handler)
+AsyncCall::AsyncCall(ContextCore& core, std::size_t ranks, const AsyncOptions& options,
+                     Handler handler)
     : core_(core),
+      is_direct_(options.is_direct),
       handler_(std::make_shared<const Handler>(std::move(handler))),
       is_open_(ranks, true),
       left_(ranks) {}
@@ -39,8 +41,11 @@ void AsyncCall::fail_all(const Error& error) {
 }
 
 void AsyncCall::tell(std::uint64_t ordinal, Result<std::string> answer) {
-  std::function<void()> task = [handler = handler_, ordinal, answer = std::move(answer)] {
-    HandlerGate().pass([&] { (*handler)(ordinal, answer); });
+  if (is_direct_) return HandlerGate().pass([&] { (*handler_)(ordinal, std::move(answer)); });
+  // Held apart, so that a large answer is copied neither with the task nor for the handler.
+  std::function<void()> task = [handler = handler_, ordinal,
+                                held = std::make_shared<Result<std::string>>(std::move(answer))] {
+    HandlerGate().pass([&] { (*handler)(ordinal, std::move(*held)); });
   };
   // At the end of the launcher its handlers' thread takes nothing more.
   if (!core_.handlers().post(task)) task();

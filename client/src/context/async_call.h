@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/bus/bus.h"
+#include "meshbus/context.h"
 #include "meshbus/result.h"
 
 namespace meshbus {
@@ -18,14 +19,15 @@ namespace meshbus {
 class ContextCore;
 
 /// An asynchronous call to one proc or to the ranks of a view: hands each answer to the user's
-/// handler, once, on the handlers' thread, and ends early when the user's stop token says so. It
-/// keeps neither the core nor a connection: when these go, the Bus answers for the ranks that are
-/// left. Any thread, unless it says otherwise.
+/// handler, once, on the handlers' thread or directly, and ends early when the user's stop token
+/// says so. It keeps neither the core nor a connection: when these go, the Bus answers for the
+/// ranks that are left. Any thread, unless it says otherwise.
 class AsyncCall : public std::enable_shared_from_this<AsyncCall> {
  public:
   using Handler = std::function<void(std::uint64_t ordinal, Result<std::string>)>;
 
-  AsyncCall(ContextCore& core, std::size_t ranks, Handler handler);
+  /// Of the options it takes how answers are handed over.
+  AsyncCall(ContextCore& core, std::size_t ranks, const AsyncOptions& options, Handler handler);
   /// Ranks that have no answer yet get fate_unknown.
   ~AsyncCall();
   AsyncCall(const AsyncCall&) = delete;
@@ -49,6 +51,7 @@ class AsyncCall : public std::enable_shared_from_this<AsyncCall> {
   void tell(std::uint64_t ordinal, Result<std::string> answer);
 
   ContextCore& core_;
+  const bool is_direct_;
   const std::shared_ptr<const Handler> handler_;
   std::mutex mutex_;
   std::vector<bool> is_open_;  // guarded by mutex_

@@ -30,7 +30,8 @@ void Context::call_async(const ProcId& proc, std::uint32_t port, std::string_vie
                          AsyncOptions options, AnswerHandler handler) {
   if (auto fine = check_owner(core_); !fine) return handler(fail(fine.error()));
   const auto call = std::make_shared<AsyncCall>(
-      *core_, 1, [handler = std::move(handler)](std::uint64_t, Result<std::string> answer) {
+      *core_, 1, options,
+      [handler = std::move(handler)](std::uint64_t, Result<std::string> answer) {
         handler(std::move(answer));
       });
   call->watch(std::move(options.stop));
@@ -72,7 +73,8 @@ void Context::call_async(const ProcMeshRef& to, std::uint32_t port, std::string_
   if (auto fine = check_owner(core_); !fine)
     return refuse_ranks(handler, to.num_ranks(), fine.error());
   if (to.num_ranks() == 0) return;
-  const auto call = std::make_shared<AsyncCall>(*core_, to.num_ranks(), std::move(handler));
+  const auto call =
+      std::make_shared<AsyncCall>(*core_, to.num_ranks(), options, std::move(handler));
   call->watch(std::move(options.stop));
   const auto connection = core_->find_connection(core_, to.proc_at(0)->host());
   if (!connection) return call->fail_all(connection.error());

@@ -9,6 +9,7 @@
 
 #include "client/src/context/connection.h"
 #include "client/src/context/context_core.h"
+#include "common/base/large_text.h"
 #include "common/bus/outgoing.h"
 
 namespace meshbus {
@@ -81,7 +82,7 @@ Result<void> MessageSender::send_large(const ProcId& to, std::uint32_t port, Byt
   const bool is_ready = shared != nullptr && (shared->descriptor() >= 0 || !is_here);
   auto whole = is_ready  ? *shared
                : is_here ? SharedBody::copy(body)
-                         : SharedBody::of(std::string(body));
+                         : SharedBody::of(copy_large(body));
   Arrival arrival;
   const auto begun = core_.visit([&]() -> Result<void> {
     const auto way = core_.best_connection(to.host());

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <csignal>
 #include <filesystem>
+#include <future>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -103,6 +104,54 @@ TEST_CASE(
   CHECK(count_threads() <= before + 1);  // that of the flusher
   REQUIRE(answers.wait(kCalls + 1));
   for (std::size_t i = 0; i < kCalls; ++i) REQUIRE(must(answers.of(i)) == std::to_string(i));
+}
+
+TEST_CASE("client: a direct answer does not wait for the handlers' thread") {
+  Answers answers;
+  std::optional<Served> served(std::in_place);
+  Served& ranks = *served;
+  std::promise<void> is_direct_there;
+  std::atomic<bool> has_waited_in_vain = false;
+  // Keeps the handlers' thread busy until the direct answers have come.
+  ranks.proc(0).call_async(ranks.context, 1, "", {}, [&](const Result<std::string>& answer) {
+    has_waited_in_vain =
+        is_direct_there.get_future().wait_for(in_time) != std::future_status::ready;
+    answers.one(0)(answer);
+  });
+  const AsyncOptions direct{.deadline = in_time, .is_direct = true};
+  ranks.proc(1).call_async(ranks.context, 1, std::string(5'000'000, 'x'), direct, answers.one(1));
+  ranks.proc(1).call_async(ranks.context, 99, "", direct, answers.one(2));
+  ranks.context.call_async(ranks.mesh->ref(), 1, "all", direct,
+                           [&](std::uint64_t ordinal, const Result<std::string>& answer) {
+                             answers.one(3 + ordinal)(answer);
+                             throw std::runtime_error("of no account");
+                           });
+  REQUIRE(answers.wait(4));
+  is_direct_there.set_value();
+  REQUIRE(answers.wait(5));
+  CHECK_FALSE(has_waited_in_vain);
+  CHECK(must(answers.of(1)).size() == 5'000'000);
+  CHECK(answers.of(2).error().code() == ErrorCode::no_such_port);
+  CHECK(must(answers.of(3)) == "all");
+  CHECK(must(answers.of(4)) == "all");
+  // One that is given up, and one that the end of its Context finds open, are answered, too.
+  std::stop_source stop;
+  REQUIRE(ranks.mesh->signal({RankBlock{0, 1}}, SIGSTOP).has_value());
+  ranks.proc(0).call_async(ranks.context, 1, "", {.stop = stop.get_token(), .is_direct = true},
+                           answers.one(5));
+  ranks.proc(0).call_async(ranks.context, 1, "", direct, answers.one(6));
+  stop.request_stop();
+  REQUIRE(answers.wait(6));
+  CHECK(answers.of(5).error().code() == ErrorCode::fate_unknown);
+  REQUIRE(ranks.mesh->signal({RankBlock{0, 1}}, SIGKILL).has_value());
+  REQUIRE(answers.wait(7));
+  CHECK(answers.of(6).error().code() == ErrorCode::fate_unknown);
+  Answers last;
+  REQUIRE(ranks.mesh->signal({RankBlock{1, 2}}, SIGSTOP).has_value());
+  ranks.proc(1).call_async(ranks.context, 1, "", direct, last.one(0));
+  served.reset();
+  REQUIRE(last.wait(1));
+  CHECK_FALSE(last.of(0).has_value());
 }
 
 TEST_CASE("client: an asynchronous call tells its handler what a call returns") {
