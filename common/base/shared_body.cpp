@@ -2,8 +2,8 @@
 
 #include <cstring>
 
-#include "common/base/large_text.h"
 #include "common/base/sealed_memory.h"
+#include "meshbus/large_text.h"
 
 namespace meshbus {
 namespace {

@@ -1,12 +1,11 @@
 #include "common/bus/chunk_store.h"
+#include "meshbus/large_text.h"
 
 #include <algorithm>
 #include <iterator>
 #include <memory>
 #include <new>
 #include <utility>
-
-#include "common/base/large_text.h"
 
 namespace meshbus {
 

@@ -1,10 +1,9 @@
 #include "common/bus/sliced_copy.h"
+#include "meshbus/large_text.h"
 
 #include <memory>
 #include <new>
 #include <utility>
-
-#include "common/base/large_text.h"
 
 namespace meshbus {
 namespace {

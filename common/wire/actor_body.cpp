@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "common/base/large_text.h"
+#include "meshbus/large_text.h"
 #include "wire/actors_generated.h"
 
 namespace meshbus {

@@ -5,9 +5,9 @@
 #include <string>
 #include <utility>
 
-#include "common/base/large_text.h"
 #include "common/bus/destination.h"
 #include "common/wire/frame.h"
+#include "meshbus/large_text.h"
 
 namespace meshbus::mesh_proc {
 

@@ -5,7 +5,7 @@
 
 #include "agent/proc/runtime/known_procs.h"
 #include "common/base/block_pool.h"
-#include "common/base/large_text.h"
+#include "meshbus/large_text.h"
 #include "wire/frame_generated.h"
 
 namespace meshbus::mesh_proc {

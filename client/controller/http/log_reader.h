@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <zmq.hpp>
@@ -19,8 +20,9 @@
 namespace meshbus {
 
 /// Reads what ranks of one mesh write, from each of their hosts by a connection of its own. It asks
-/// for no more than it has handed on, so a slow reader slows no rank. Lives on the reactor's
-/// thread.
+/// for no more than it has handed on, so a slow reader slows no rank. When an agent is started
+/// again or a connection is lost, it goes on at the byte that comes next; a host that does not
+/// answer for 30 s is given up. Lives on the reactor's thread.
 class LogReader {
  public:
   struct Options {
@@ -34,8 +36,9 @@ class LogReader {
   /// Bytes that a rank wrote.
   struct Piece {
     std::uint64_t rank;
-    bool is_error;         ///< Standard error.
-    std::uint64_t offset;  ///< The offset of the first byte. Bytes may be missing before it.
+    bool is_error;  ///< Standard error.
+    /// The offset of the first byte. Bytes may be missing before it; none comes twice.
+    std::uint64_t offset;
     std::string_view bytes;
   };
   struct Events {
@@ -44,6 +47,7 @@ class LogReader {
     std::function<void(const HostAddr&, const Result<void>&)> on_end;
   };
   LogReader(Reactor& reactor, zmq::context_t& context, Options options, Events events);
+  ~LogReader();
   LogReader(const LogReader&) = delete;
   LogReader& operator=(const LogReader&) = delete;
 
@@ -51,18 +55,28 @@ class LogReader {
   void take();
 
  private:
-  /// The stream of one host.
+  using Stream = std::pair<std::uint64_t, wire::Stream>;  ///< The rank, and which of its two.
+  /// The streams of one host.
   struct Source {
     HostAddr host;
-    std::unique_ptr<Bus> bus;
-    std::uint64_t heard = 0;  ///< The sequence of the last Log.
-    std::uint64_t taken = 0;  ///< Up to here it was told that they are taken.
+    std::unique_ptr<Bus> bus = nullptr;
+    std::map<Stream, std::uint64_t> positions = {};  ///< The offset of the next byte.
+    std::uint64_t heard = 0;                         ///< The sequence of the last Log.
+    std::uint64_t taken = 0;    ///< Up to here it was told that they are taken.
+    bool is_up = false;         ///< There is a connection.
+    bool is_asked = false;      ///< An answer is under way.
+    bool is_streaming = false;  ///< The agent has our question.
     bool is_over = false;
+    Reactor::Time last = {};  ///< When the agent was heard last.
   };
 
   void open(Source& source);
   void ask(Source& source);
+  void on_started(Source& source, const Result<ControlMessage>& answer);
   void on_log(Source& source, const wire::Log& log);
+  /// Whether the agent still has our question.
+  void check(Source& source);
+  void look_after();
   void end(Source& source, const Result<void>& how);
 
   Reactor& reactor_;
@@ -70,6 +84,7 @@ class LogReader {
   Options options_;
   Events events_;
   std::vector<std::unique_ptr<Source>> sources_;
+  Reactor::TimerId timer_ = 0;
 };
 
 }  // namespace meshbus

@@ -6,7 +6,7 @@
 #include <malloc.h>
 
 #include "client/python/bind/errors.h"
-#include "common/base/large_text.h"
+#include "meshbus/large_text.h"
 
 namespace meshbus::python {
 namespace {

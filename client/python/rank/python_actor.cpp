@@ -8,7 +8,7 @@
 #include "client/python/bind/bodies.h"
 #include "client/python/rank/interpreter_lock.h"
 #include "client/python/rank/rank.h"
-#include "common/base/large_text.h"
+#include "meshbus/large_text.h"
 
 namespace meshbus::python {
 namespace {

@@ -15,8 +15,8 @@
 #include "client/python/bind/waiting.h"
 #include "client/python/rank/interpreter_lock.h"
 #include "client/python/rank/python_actor.h"
-#include "common/base/large_text.h"
 #include "meshbus/actor.h"
+#include "meshbus/large_text.h"
 
 namespace meshbus::python {
 namespace {

@@ -26,7 +26,7 @@ class AsyncCall : public std::enable_shared_from_this<AsyncCall> {
  public:
   using Handler = std::function<void(std::uint64_t ordinal, Result<std::string>)>;
 
-  /// Of the options it takes how answers are handed over.
+  /// The options say how answers are handed over; the rest of them is for others.
   AsyncCall(ContextCore& core, std::size_t ranks, const AsyncOptions& options, Handler handler);
   /// Ranks that have no answer yet get fate_unknown.
   ~AsyncCall();

@@ -9,8 +9,8 @@
 
 #include "client/src/context/connection.h"
 #include "client/src/context/context_core.h"
-#include "common/base/large_text.h"
 #include "common/bus/outgoing.h"
+#include "meshbus/large_text.h"
 
 namespace meshbus {
 namespace {

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 
@@ -186,6 +187,38 @@ TEST_CASE("page: logs are live, and a mesh or rank that does not exist has none"
   running.close_stdin();
   CHECK(stream.read_until("event: end\ndata: {\"host\":", in_time));
   CHECK(stream.received().find("\"error\":null") != std::string::npos);
+}
+
+TEST_CASE("page: a view of logs goes on when agent and broker are started again, byte for byte") {
+  const Fixture at;
+  // It writes a line for each file that appears. (What it reads would end with the agent.)
+  const Process running(
+      cli({"run", "--hosts", at.host.address(), "-n", "1", "--name", "talk", "--", "sh", "-c",
+           "cd \"$0\"; echo begun; for name in agent_pid broker_pid end; do until [ -e $name ]; do "
+           "sleep 0.1; done; echo \"seen $name\"; done",
+           at.dir.path()}));
+  std::string name;
+  at.site_when([&](const json& site) {
+    for (const auto& mesh : site.at("meshes")) name = mesh.at("mesh");
+    return !name.empty();
+  });
+  HttpClient stream(at.url);
+  stream.send("GET /api/logs?mesh=" + name +
+              " HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " + at.token + "\r\n\r\n");
+  REQUIRE(stream.read_until("\"text\":\"begun\\n\"", in_time));
+  for (const std::string victim : {"agent_pid", "broker_pid"}) {
+    REQUIRE(::kill(at.host.ready().at(victim), SIGKILL) == 0);
+    std::ofstream(at.dir / victim).put('x');
+    CHECK(stream.read_until("\"text\":\"seen " + victim + "\\n\"", in_time));
+  }
+  std::ofstream(at.dir / "end").put('x');
+  CHECK(stream.read_until("event: end\ndata: {\"host\":", in_time));
+  CHECK(stream.received().find("\"error\":null") != std::string::npos);
+  // Nothing came twice.
+  for (const char* line : {"begun", "seen agent_pid", "seen broker_pid", "seen end"}) {
+    const auto first = stream.received().find(line);
+    CHECK(stream.received().find(line, first + 1) == std::string::npos);
+  }
 }
 
 TEST_CASE("page: the API takes the token and nothing else; the page has no data of its own") {

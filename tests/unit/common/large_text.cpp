@@ -1,5 +1,5 @@
 // Large texts lie in huge pages where the kernel has them, and are texts like any other.
-#include "common/base/large_text.h"
+#include "meshbus/large_text.h"
 
 #include <doctest/doctest.h>
 
