@@ -47,7 +47,7 @@ struct HostExam {
   std::string facts_problem = {};
   ErrorCode facts_code = ErrorCode::none;
   std::optional<ClockReading> clock = {};
-  /// Between two probes of it; measured only when a way of this host looked slow.
+  /// Between two probes of it; measured only when a way of this host looked slow, and if it can be.
   std::optional<Pace> own_pace = {};
 };
 

@@ -126,7 +126,11 @@ void doubt_slow_links(std::vector<Patient>& patients, std::chrono::milliseconds 
     // Number 0 is this machine, which has no probe.
     auto& to = patients[link.to - 1];
     measure_within(to, limit, site);
-    if (link.from == 0) continue;
+    if (link.from == 0) {
+      to.host->read_clock(site.hosts[link.to], limit);
+      link.round_trip = 2 * site.hosts[link.to].clock->error;
+      continue;
+    }
     auto& from = patients[link.from - 1];
     measure_within(from, limit, site);
     measure_again(from, to, limit, link);

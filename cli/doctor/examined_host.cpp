@@ -134,11 +134,11 @@ LinkExam ExaminedHost::measure(const ExaminedHost& other, Limit limit) {
 
 std::optional<Pace> ExaminedHost::measure_within(Limit limit) {
   // A proc that measures answers no call meanwhile: it cannot measure the way to itself.
-  if (!second_) {
-    auto mesh = spawn_probe(limit);
-    if (!mesh) return std::nullopt;
-    second_.emplace(std::move(*mesh));
+  if (!second_ && !has_no_second_) {
+    if (auto mesh = spawn_probe(limit)) second_.emplace(std::move(*mesh));
+    has_no_second_ = !second_;
   }
+  if (!second_) return std::nullopt;
   const auto second = second_->proc(0);
   if (!second) return std::nullopt;
   const auto answer = ask_pace(second->id(), limit);

@@ -28,6 +28,9 @@ class ExaminedHost {
   /// Has the probe measure the way to a second one on the same host, which is started for that.
   /// Nothing: one of them does not answer.
   std::optional<Pace> measure_within(Limit limit);
+  /// Reads the clock of the host, and keeps the reading that took the shortest time: the way there
+  /// and back from here.
+  void read_clock(HostExam& exam, Limit limit);
   bool has_probe() const { return probe_.has_value(); }
 
  private:
@@ -36,13 +39,13 @@ class ExaminedHost {
   void ask_host(HostExam& exam, Limit limit);
   void start_probe(HostExam& exam, Limit limit);
   Result<ProcMesh> spawn_probe(Limit limit);
-  void read_clock(HostExam& exam, Limit limit);
 
   HostAddr address_;
   std::shared_ptr<Context> context_;
   std::optional<HostMesh> host_;
   std::optional<ProcMesh> mesh_;
   std::optional<ProcMesh> second_;
+  bool has_no_second_ = false;  ///< It could not be started.
   std::optional<ProcId> probe_;
 };
 

@@ -178,24 +178,27 @@ Finding slow_finding(const LinkGroups& groups, const std::vector<const LinkExam*
           "look at its network: cable, port speed, errors (ip -s link), other traffic"};
 }
 
-/// The hosts whose own slowness explains that of their ways.
+/// A host whose own slowness explains that of `link`.
+Finding busy_finding(const SiteExam& site, const HostExam& host, const LinkExam& link) {
+  const auto& other = &site.hosts[link.from] == &host ? site.hosts[link.to] : site.hosts[link.from];
+  return {Severity::warning,
+          "busy",
+          {host.host},
+          "its machine is too busy, or too slow, to tell how fast its network is: with " +
+              other.host + " " + slowness_text(link) + "; within it a round trip takes " +
+              number_text("%.1f ms", milliseconds_of(host.own_pace->round_trip)) + ", and " +
+              number_text("%.0f MB/s", host.own_pace->bytes_per_s / 1e6) + " get through",
+          "look at what else runs there (top), and examine it again"};
+}
+
 std::vector<Finding> busy_findings(const SiteExam& site) {
   std::vector<Finding> findings;
   for (const auto& host : site.hosts) {
-    const auto is_blamed = [&](const LinkExam& link) {
+    const auto blamed = std::find_if(site.links.begin(), site.links.end(), [&](const auto& link) {
       return (&site.hosts[link.from] == &host || &site.hosts[link.to] == &host) &&
              looks_slow(site, link) && explains(host, link);
-    };
-    if (std::none_of(site.links.begin(), site.links.end(), is_blamed)) continue;
-    findings.push_back({Severity::warning,
-                        "busy",
-                        {host.host},
-                        "its machine is too busy to tell how fast its network is: a round trip "
-                        "within it takes " +
-                            number_text("%.1f ms", milliseconds_of(host.own_pace->round_trip)) +
-                            ", and " + number_text("%.0f MB/s", host.own_pace->bytes_per_s / 1e6) +
-                            " get through",
-                        "look at what else runs there (top), and examine it again"});
+    });
+    if (blamed != site.links.end()) findings.push_back(busy_finding(site, host, *blamed));
   }
   return findings;
 }

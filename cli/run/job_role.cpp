@@ -90,12 +90,13 @@ std::optional<int> JobRole::code_after_end(const MeshOutcome& outcome, int code,
   // Nothing is restarted any more.
   const auto trouble = mpi_.decide(outcome.ranks, /*may_restart=*/false);
   if (outcome.first_failure && !is_own) {
+    // A library that was refused a call aborts because of that.
+    if (trouble && trouble->is_before_the_end && outcome.first_failure->rank == trouble->rank)
+      return trouble->code;
     // The end of a rank that aborts may be heard of before its notice.
     if (const auto abort = mpi_.abort_of(*outcome.first_failure)) return abort->code;
   }
-  const bool is_first_cause = trouble && trouble->is_before_the_end && !is_own &&
-                              outcome.first_failure && outcome.first_failure->rank == trouble->rank;
-  return trouble && (code == 0 || is_first_cause) ? std::optional(trouble->code) : std::nullopt;
+  return trouble && code == 0 ? std::optional(trouble->code) : std::nullopt;
 }
 
 void JobRole::request_stop(const std::string& reason, bool at_once,

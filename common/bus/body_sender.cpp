@@ -2,10 +2,16 @@
 
 #include <utility>
 
+#include "meshbus/large_text.h"
+
 namespace meshbus {
 
 bool BodySender::is_shared(const SharedBody& body, std::uint64_t host) const noexcept {
-  return body.descriptor() >= 0 && (host == 0 || host == postbox_.own_host());
+  return body.descriptor() >= 0 && is_here(host);
+}
+
+SharedBody BodySender::hold(Bytes body, std::uint64_t host) const {
+  return is_here(host) ? SharedBody::copy(body) : SharedBody::of(copy_large(body));
 }
 
 void BodySender::send(std::uint64_t transfer, const Destination& to, SharedBody body,

@@ -32,6 +32,9 @@ class BodySender {
   /// The same for one rank of a cast, whose number is that of all.
   void send(std::uint64_t transfer, const Destination& to, SharedBody body, IsWanted is_wanted,
             Done done);
+  /// A copy of a large body for a proc of that host (0: our own): in shared memory only where the
+  /// proc can have that.
+  SharedBody hold(Bytes body, std::uint64_t host) const;
   /// Whether such a body goes as shared memory to a proc of that host; 0 is our own.
   bool is_shared(const SharedBody& body, std::uint64_t host) const noexcept;
   /// Tells the receiver that no message follows that body.
@@ -42,6 +45,10 @@ class BodySender {
   std::size_t count() const noexcept { return chunks_.count() + shares_.count(); }
 
  private:
+  bool is_here(std::uint64_t host) const noexcept {
+    return host == 0 || host == postbox_.own_host();
+  }
+
   Requests& requests_;
   const Postbox& postbox_;
   ChunkSender chunks_;

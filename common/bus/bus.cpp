@@ -141,7 +141,7 @@ std::uint64_t Bus::call(const Destination& to, std::uint32_t port, Bytes body,
     return requests_.call(to, port, body, deadline, std::move(answer));
   const auto id = requests_.open_call(to, deadline, std::move(answer));
   bodies_.send(
-      to, SharedBody::copy(body), [this, id] { return requests_.find(id) != nullptr; },
+      to, bodies_.hold(body, to.host), [this, id] { return requests_.find(id) != nullptr; },
       [this, id, to, port, until = reactor_.now() + deadline](const auto& header) {
         if (!header) return requests_.fail(id, header.error());
         if (requests_.find(id) == nullptr) return;
@@ -157,7 +157,7 @@ std::uint64_t Bus::call(const Destination& to, std::uint32_t port, Bytes body,
 void Bus::answer_call(const wire::Envelope& call, const wire::CallHeader& header, Bytes body) {
   if (body.size() <= kCallLimit && body.size() <= postbox_.body_limit())
     return responder_.answer_call(call, header, body);
-  answer_call(call, header, SharedBody::copy(body));
+  answer_call(call, header, bodies_.hold(body, call.source_host()));
 }
 
 void Bus::answer_call(const wire::Envelope& call, const wire::CallHeader& header,

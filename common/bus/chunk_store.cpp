@@ -1,11 +1,12 @@
 #include "common/bus/chunk_store.h"
-#include "meshbus/large_text.h"
 
 #include <algorithm>
 #include <iterator>
 #include <memory>
 #include <new>
 #include <utility>
+
+#include "meshbus/large_text.h"
 
 namespace meshbus {
 

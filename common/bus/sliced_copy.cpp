@@ -1,9 +1,10 @@
 #include "common/bus/sliced_copy.h"
-#include "meshbus/large_text.h"
 
 #include <memory>
 #include <new>
 #include <utility>
+
+#include "meshbus/large_text.h"
 
 namespace meshbus {
 namespace {

@@ -13,7 +13,6 @@
 namespace meshbus {
 namespace {
 
-constexpr std::uint64_t kStream = 1;
 constexpr std::uint32_t kLogWindow = 256 * 1024;
 constexpr std::chrono::seconds kAskLimit{5};
 /// A host that is silent for so long is looked after.
@@ -58,24 +57,32 @@ void LogReader::open(Source& source) {
       Role::host, [this, &source](const Request&, const wire::Log& log) { on_log(source, log); });
   Bus::Events events;
   events.on_up = [this, &source](const wire::Welcome&) {
+    if (source.is_over) return;
     source.is_up = true;
+    source.last = reactor_.now();
     ask(source);
   };
-  events.on_down = [&source](const std::string&) {
+  events.on_down = [&source](const std::string& reason) {
     source.is_up = source.is_asked = source.is_streaming = false;
+    source.problem = reason;
   };
+  events.on_trouble = [&source](const std::string& reason) { source.problem = reason; };
   events.on_refused = [this, &source](const Error& error) { end(source, fail(error)); };
   source.bus = std::make_unique<Bus>(reactor_, context_, std::move(session), std::move(handlers),
                                      std::move(events));
 }
 
 void LogReader::ask(Source& source) {
+  const bool is_again = source.stream > 0;
+  if (is_again) drop_stream(source);
+  ++source.stream;
   wire::StreamLogsT order;
   order.mesh = options_.mesh;
   order.subscriber = source.bus->self()->to_string();
-  order.stream = kStream;
+  order.stream = source.stream;
   if (options_.rank) order.ranks = {wire::RankInterval(*options_.rank, *options_.rank + 1)};
-  order.tail = options_.tail;
+  // A stream that had no byte yet has no position: all of it is new.
+  order.tail = is_again ? UINT64_MAX : options_.tail;
   order.follow = true;
   order.window = kLogWindow;
   for (const auto& [stream, offset] : source.positions)
@@ -84,13 +91,16 @@ void LogReader::ask(Source& source) {
   source.heard = source.taken = 0;
   source.bus->request(
       Destination::to_agent(source.host), std::move(order), kAskLimit,
-      [this, &source](const Result<ControlMessage>& answer) { on_started(source, answer); });
+      [this, &source, stream = source.stream](const Result<ControlMessage>& answer) {
+        if (stream == source.stream) on_started(source, answer);
+      });
 }
 
 void LogReader::on_started(Source& source, const Result<ControlMessage>& answer) {
   source.is_asked = false;
   if (source.is_over) return;
   if (!answer) {
+    source.problem = answer.error().to_string();
     if (!may_mend(answer.error().code())) end(source, fail(answer.error()));
     return;
   }
@@ -103,13 +113,13 @@ void LogReader::on_started(Source& source, const Result<ControlMessage>& answer)
 }
 
 void LogReader::on_log(Source& source, const wire::Log& log) {
-  if (source.is_over || log.stream() != kStream) return;
-  source.last = reactor_.now();
+  if (source.is_over || log.stream() != source.stream) return;
   // One that is missing comes again, and then those after it (wire::Log.since).
   if (log.sequence() != source.heard + 1 &&
       (log.sequence() != log.since() || log.since() <= source.heard))
     return;
   source.heard = log.sequence();
+  source.last = reactor_.now();
   std::vector<Piece> pieces;
   const auto* const chunks = log.chunks();
   for (flatbuffers::uoffset_t i = 0; chunks != nullptr && i < chunks->size(); ++i) {
@@ -140,9 +150,10 @@ void LogReader::look_after() {
     if (source->is_over || source->heard != source->taken) continue;
     const auto silence = now - source->last;
     if (silence >= kPatience) {
-      end(*source, fail(ErrorCode::host_unreachable, "host " + source->host.to_string() +
-                                                         " does not answer for " +
-                                                         std::to_string(kPatience.count()) + " s"));
+      end(*source, fail(ErrorCode::host_unreachable,
+                        "host " + source->host.to_string() + " does not answer for " +
+                            std::to_string(kPatience.count()) + " s" +
+                            (source->problem.empty() ? "" : ": " + source->problem)));
     } else if (source->is_up && !source->is_asked && silence >= kSilence) {
       if (source->is_streaming)
         check(*source);
@@ -155,31 +166,42 @@ void LogReader::look_after() {
 void LogReader::check(Source& source) {
   wire::LogTakenT taken;
   taken.mesh = options_.mesh;
-  taken.stream = kStream;
+  taken.stream = source.stream;
   taken.sequence = source.taken;
   taken.resend = true;
   source.is_asked = true;
-  source.bus->request(Destination::to_agent(source.host), std::move(taken), kAskLimit,
-                      [this, &source](const Result<ControlMessage>& answer) {
-                        source.is_asked = false;
-                        if (answer) {
-                          source.last = reactor_.now();
-                        } else if (answer.error().code() == ErrorCode::not_exist) {
-                          // Another life of that agent, or it took us for gone.
-                          source.is_streaming = false;
-                        } else if (!may_mend(answer.error().code())) {
-                          end(source, fail(answer.error()));
-                        }
-                      });
+  source.bus->request(
+      Destination::to_agent(source.host), std::move(taken), kAskLimit,
+      [this, &source, stream = source.stream](const Result<ControlMessage>& answer) {
+        if (source.is_over || stream != source.stream) return;
+        source.is_asked = false;
+        if (answer) {
+          source.last = reactor_.now();
+        } else if (answer.error().code() == ErrorCode::not_exist) {
+          // Another life of that agent, or it took us for gone.
+          source.is_streaming = false;
+        } else {
+          source.problem = answer.error().to_string();
+          if (!may_mend(answer.error().code())) end(source, fail(answer.error()));
+        }
+      });
+}
+
+void LogReader::drop_stream(Source& source) {
+  wire::StopLogsT stop;
+  stop.mesh = options_.mesh;
+  stop.stream = source.stream;
+  source.bus->tell(Destination::to_agent(source.host), std::move(stop));
 }
 
 void LogReader::take() {
   for (const auto& source : sources_) {
     if (source->is_over || source->taken == source->heard) continue;
     source->taken = source->heard;
+    source->last = reactor_.now();
     wire::LogTakenT taken;
     taken.mesh = options_.mesh;
-    taken.stream = kStream;
+    taken.stream = source->stream;
     taken.sequence = source->taken;
     source->bus->tell(Destination::to_agent(source->host), std::move(taken));
   }
@@ -187,6 +209,7 @@ void LogReader::take() {
 
 void LogReader::end(Source& source, const Result<void>& how) {
   if (std::exchange(source.is_over, true)) return;
+  if (source.stream > 0) drop_stream(source);  // so that the agent keeps nothing for us
   events_.on_end(source.host, how);
 }
 

@@ -21,7 +21,7 @@ namespace meshbus {
 
 /// Reads what ranks of one mesh write, from each of their hosts by a connection of its own. It asks
 /// for no more than it has handed on, so a slow reader slows no rank. When an agent is started
-/// again or a connection is lost, it goes on at the byte that comes next; a host that does not
+/// again or a connection is lost, it asks again, for the bytes that come next; a host that does not
 /// answer for 30 s is given up. Lives on the reactor's thread.
 class LogReader {
  public:
@@ -61,21 +61,24 @@ class LogReader {
     HostAddr host;
     std::unique_ptr<Bus> bus = nullptr;
     std::map<Stream, std::uint64_t> positions = {};  ///< The offset of the next byte.
-    std::uint64_t heard = 0;                         ///< The sequence of the last Log.
+    std::uint64_t stream = 0;   ///< The number of our last question: Logs of others are late.
+    std::uint64_t heard = 0;    ///< The sequence of the last Log.
     std::uint64_t taken = 0;    ///< Up to here it was told that they are taken.
     bool is_up = false;         ///< There is a connection.
     bool is_asked = false;      ///< An answer is under way.
     bool is_streaming = false;  ///< The agent has our question.
     bool is_over = false;
-    Reactor::Time last = {};  ///< When the agent was heard last.
+    Reactor::Time last = {};   ///< Silence is counted from here.
+    std::string problem = {};  ///< Why it is silent; empty: not known.
   };
 
   void open(Source& source);
   void ask(Source& source);
   void on_started(Source& source, const Result<ControlMessage>& answer);
   void on_log(Source& source, const wire::Log& log);
-  /// Whether the agent still has our question.
+  /// Asks whether the agent still has our question.
   void check(Source& source);
+  void drop_stream(Source& source);
   void look_after();
   void end(Source& source, const Result<void>& how);
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -16,11 +17,10 @@ namespace meshbus {
 inline void reserve_large(std::string& text, std::size_t bytes) {
   // From here on a text has at least one huge page of 2 MiB in it, wherever it begins.
   constexpr std::size_t large = std::size_t{4} << 20;
-  // The smallest page there is: madvise() wants whole ones.
-  constexpr std::uintptr_t page = 4096;
   const bool is_new = bytes > text.capacity();
   text.reserve(bytes);
   if (!is_new || bytes < large) return;
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
   const auto begin = reinterpret_cast<std::uintptr_t>(text.data());
   const auto first = (begin + page - 1) & ~(page - 1);
   const auto end = (begin + text.capacity()) & ~(page - 1);

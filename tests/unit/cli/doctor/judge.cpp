@@ -283,7 +283,9 @@ TEST_CASE("doctor judge: a host that is bad with several others is one finding")
   finding = only_finding(site);
   CHECK(finding.code == "busy");
   CHECK(finding.hosts == std::vector<std::string>{"tcp:h3:7420"});
-  CHECK(has(finding.text, "a round trip within it takes 9.0 ms, and 100 MB/s get through"));
+  CHECK(has(finding.text,
+            "with tcp:h1:7420 a round trip takes 33 ms, and 12.0 MB/s get through; "
+            "within it a round trip takes 9.0 ms, and 100 MB/s get through"));
   site.hosts[3].own_pace = Pace{1ms, 100e6};
   CHECK(only_finding(site).code == "slow");
   site.hosts[3].own_pace = Pace{9ms, 2e9};
