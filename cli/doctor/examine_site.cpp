@@ -20,8 +20,9 @@ namespace {
 
 /// Each host has a thread here while it is waited for.
 constexpr std::size_t kAtOnce = 64;
-/// About five ways, each of which takes three measurements.
-constexpr std::chrono::seconds kDoubtTime{10};
+/// Two or three ways, each of which takes three measurements. What stays within a host, once
+/// measured, speaks for all of its ways.
+constexpr std::chrono::seconds kDoubtTime{5};
 
 /// Each host has a connection of its own, which takes some descriptors: as many as may be had, for
 /// the scope.

@@ -134,7 +134,8 @@ TEST_CASE("client: a direct answer does not wait for the handlers' thread") {
   CHECK(answers.of(2).error().code() == ErrorCode::no_such_port);
   CHECK(must(answers.of(3)) == "all");
   CHECK(must(answers.of(4)) == "all");
-  // One that is given up, and one that the end of its Context finds open, are answered, too.
+  // One that is given up is answered, too, and so is one whose rank is killed, and one that the end
+  // of its Context finds open.
   std::stop_source stop;
   REQUIRE(ranks.mesh->signal({RankBlock{0, 1}}, SIGSTOP).has_value());
   ranks.proc(0).call_async(ranks.context, 1, "", {.stop = stop.get_token(), .is_direct = true},
