@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
-#include <sstream>
 
 #include <nlohmann/json.hpp>
 
@@ -64,13 +63,6 @@ void check_schema(const json& api, const json& schema, const json& value, const 
       CHECK(std::find(words.begin(), words.end(), value) != words.end());
     }
   }
-}
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::istringstream in(text);
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
 }
 
 /// A host and a controller with a page.
