@@ -55,6 +55,12 @@ Error Error::at(std::size_t position) const {
   return error;
 }
 
+Error Error::about(std::shared_ptr<const std::vector<RankReport>> reports) const {
+  Error error = *this;
+  error.reports_ = std::move(reports);
+  return error;
+}
+
 std::string Error::to_string() const {
   return std::string(meshbus::to_string(code_)) + ": " + detail_;
 }

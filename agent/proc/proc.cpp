@@ -12,6 +12,7 @@
 #include "agent/proc/runtime/bootstrap.h"
 #include "agent/proc/runtime/runtime.h"
 #include "agent/proc/several_procs.h"
+#include "common/wire/actor_body.h"
 #include "common/wire/settings_call.h"
 
 namespace meshbus {
@@ -207,6 +208,21 @@ std::future<Result<std::string>> Proc::call_async(const ProcId& to, std::uint32_
                                                   std::string_view body,
                                                   std::chrono::milliseconds deadline) {
   return runtime_.sender().call(to, port, body, deadline);
+}
+
+void Proc::call_async(const ActorId& to, const MessageType& type, std::string_view body,
+                      std::chrono::milliseconds deadline,
+                      std::function<void(Result<std::string>)> then) {
+  if (auto fine = runtime_.sender().check_fork(); !fine) return then(fail(fine.error()));
+  runtime_.sender().call(
+      to.proc(), actor_port(to), encode_actor_body(type, 0, body), deadline,
+      [then = std::move(then), what = "call to " + to.to_string() + ", " + type.to_string()](
+          Result<std::string> answer) { then(with_context(std::move(answer), what)); });
+}
+
+Result<void> Proc::send(const ActorId& to, const MessageType& type, std::string_view body) {
+  if (auto fine = runtime_.sender().check_fork(); !fine) return fine;
+  return runtime_.send_to_actor(to, encode_actor_body(type, 0, body));
 }
 
 Result<void> Proc::send(std::uint64_t rank, std::uint32_t port, std::string_view body,

@@ -18,6 +18,9 @@ Made from the docstrings by `client/python/reference.py`.
 [python.md](../guide/python.md) begins at the beginning.
 """
 WIDTH = 100
+MADE_BY_OTHERS = ["EventStream", "MeshInfo", "OneProc", "Peers", "ProcView", "Ranks",
+                  "SpawnOptions", "Stream"]
+"""Classes that nobody makes by their names: what the functions return."""
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -38,9 +41,14 @@ def definition(name: str, trees: dict[str, ast.Module]) -> ast.ClassDef | Functi
     for stem, tree in trees.items():
         for node in tree.body:
             if isinstance(node, ast.ClassDef | Function) and node.name == name \
-                    and not stem.endswith("_plugin"):
+                    and not stem.endswith("_plugin") and not is_overload(node):
                 return node
     return None
+
+
+def is_overload(node: ast.ClassDef | Function) -> bool:
+    """Whether it only declares one of the forms of what follows."""
+    return any(getattr(mark, "id", "") == "overload" for mark in node.decorator_list)
 
 
 def signature(node: Function, name: str) -> str:
@@ -116,6 +124,11 @@ def reference() -> str:
         node = definition(name, trees)
         if node is None:
             raise SystemExit(f"reference.py: {name} is in __all__ and nowhere else")
+        parts.append(section(name, node))
+    parts.append("# What functions return\n")
+    for name in MADE_BY_OTHERS:
+        node = definition(name, trees)
+        assert node is not None, name
         parts.append(section(name, node))
     return "\n".join(line.rstrip() for line in "\n".join(parts).splitlines()) + "\n"
 

@@ -234,7 +234,7 @@ std::uint64_t Bus::cast_call(std::shared_ptr<const CastPlan> to, std::uint32_t p
                              std::chrono::milliseconds deadline, CastAnswer answer) {
   if (to->targets.empty()) return 0;
   const auto id = requests_.take_id();
-  if (body.size() <= kCastLimit || body.size() > postbox_.body_limit()) {
+  if (body.size() <= to->body_limit || body.size() > postbox_.body_limit()) {
     casts_.call(id, to, port, body, deadline, std::move(answer));
     return id;
   }

@@ -173,8 +173,8 @@ class Bus {
   /// each one is delivered, returned or of unknown fate by itself. With no rank it succeeds.
   /// Errors: too_large, queue_full, version_mismatch (an older broker); nothing was sent then.
   Result<void> cast(const CastPlan& to, std::uint32_t port, Bytes body, bool no_return = false);
-  /// cast() of a body above kCastLimit, as send_large(): ranks that could not get the body are told
-  /// by on_undeliverable. The wait ends with an error only when no rank has got it.
+  /// cast() of a body above CastPlan::body_limit, as send_large(): ranks that could not get the
+  /// body are told by on_undeliverable. The wait ends with an error only when no rank has got it.
   void cast_large(const std::shared_ptr<const CastPlan>& to, std::uint32_t port, SharedBody body,
                   Arrival& arrival) {
     cast_large(to, port, std::move(body), arrival.is_wanted(), arrival.sent());

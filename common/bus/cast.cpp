@@ -37,6 +37,15 @@ struct HostRuns {
   }
 };
 
+/// What a message has room for beside what its pieces begin with, also in a call.
+std::size_t room_beside(const std::vector<CastPlan::Piece>& pieces) {
+  std::size_t room = kBodyLimit - sizeof(wire::CallHeader);
+  for (const auto& piece : pieces)
+    room = std::min(
+        room, kBodyLimit - std::min(kBodyLimit, piece.front.size() + sizeof(wire::CallHeader)));
+  return room;
+}
+
 }  // namespace
 
 Result<CastBody> CastBody::open(Bytes body) {
@@ -80,8 +89,12 @@ Result<std::shared_ptr<const CastPlan>> CastPlan::make(ProcMeshRef view,
                                           " ranks; the limit is " + std::to_string(kMostRanks) +
                                           ": cast to slices of the mesh");
   }
-  CastPlan plan{
-      .view = std::move(view), .targets = {}, .ordinal_of_proc = {}, .hosts = {}, .pieces = {}};
+  CastPlan plan{.view = std::move(view),
+                .targets = {},
+                .ordinal_of_proc = {},
+                .hosts = {},
+                .pieces = {},
+                .body_limit = 0};
   plan.targets.reserve(ranks);
   plan.ordinal_of_proc.reserve(ranks);
   std::unordered_map<std::uint64_t, HostRuns> runs_of_host;
@@ -122,6 +135,7 @@ Result<std::shared_ptr<const CastPlan>> CastPlan::make(ProcMeshRef view,
     }
   }
   finish();
+  plan.body_limit = room_beside(plan.pieces);
   return std::make_shared<const CastPlan>(std::move(plan));
 }
 

@@ -20,10 +20,6 @@ namespace meshbus {
 inline constexpr std::uint32_t kFlagDetachedCast = 8;
 inline constexpr std::uint32_t kFlagRelay = 16;
 
-/// The largest body of a cast that is one message: what a message may have, less the ranks that it
-/// is for (CastPlan::kMostRuns, and a region). Larger ones travel in chunks (CastChunks).
-inline constexpr std::size_t kCastLimit = 960 * 1024;
-
 /// The body of a message or call with flag `cast`, taken apart; see CastHead in bus.fbs. The bytes
 /// may stand at any address.
 class CastBody {
@@ -80,6 +76,9 @@ struct CastPlan {
   /// Hosts that have a rank of it.
   std::vector<Destination> hosts;
   std::vector<Piece> pieces;
+  /// The largest body of a cast or call that is one message: what a message may have, less the
+  /// ranks that it is for; 960 KiB at least. Larger ones go before their message (CastBodies).
+  std::size_t body_limit = 0;
 };
 
 /// The plan of the view that was asked for last: a sender that casts to it again does not

@@ -84,6 +84,7 @@ class Lent final : public Allocation {
     for (std::uint64_t rank = 0; rank < hosts().size(); ++rank) note_end(rank, "given back");
     return {};
   }
+  void lose(std::uint64_t rank, const std::string& how) { note_end(rank, how); }
 
  private:
   std::function<void()> end_;
@@ -280,7 +281,7 @@ TEST_CASE(
       context, "lent",
       std::make_unique<Lent>(one, std::vector{must(HostAddr::parse("unix:/nobody/here"))},
                              [&] { ++ends; }),
-      5s);
+      500ms);
   REQUIRE_FALSE(nobody.has_value());
   CHECK(nobody.error().code() == ErrorCode::host_unreachable);
   CHECK(has(nobody.error().detail(), "host 0 (unix:/nobody/here)"));
@@ -303,6 +304,31 @@ TEST_CASE(
   CHECK(must(hosts.shutdown(5s)).ok == 2);
   CHECK(ends == 3);
   CHECK(host.process().wait_exit(in_time) == ExitStatus::exited(0));
+}
+
+TEST_CASE(
+    "spec 6.1: a host that is ready and loses its broker is waited for, unless it has ended") {
+  StandingHost host;
+  auto context = must(Context::create());
+  const auto one = extent("host=1");
+  {
+    const FrozenHost frozen(host.roles());  // so that the agent starts no other broker
+    REQUIRE(::kill(host.roles().broker, SIGKILL) == 0);
+    REQUIRE(wait_until([&] { return !find_process(host.roles().broker); }, in_time));
+    auto lost = std::make_unique<Lent>(one, std::vector{address_of(host)});
+    lost->lose(0, "killed by SIGKILL");
+    const auto none = HostMesh::allocate(context, "lent", std::move(lost));
+    REQUIRE_FALSE(none.has_value());
+    INFO(none.error().to_string());
+    CHECK(has(none.error().detail(), "host 0 has ended (killed by SIGKILL)"));
+  }
+  // The broker is restarted now, and this comes before it or not.
+  auto hosts = must(HostMesh::allocate(
+      context, "lent", std::make_unique<Lent>(one, std::vector{address_of(host)}),
+      std::chrono::duration_cast<std::chrono::milliseconds>(in_time)));
+  auto mesh = must(hosts.spawn("ranks", extent("gpu=1"), self({"serve"})));
+  CHECK(codes(must(context.call(mesh.ref(), Port::echo, "", in_time))) ==
+        std::vector(1, ErrorCode::none));
 }
 
 TEST_CASE(

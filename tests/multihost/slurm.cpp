@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <filesystem>
 #include <set>
 #include <sstream>
 
@@ -24,6 +25,15 @@ bool is_clean(const Lab::Host& host, const std::string& mark) {
   return std::none_of(found.begin(), found.end(), [&](const std::string& one) {
     return one.find("meshbus") != std::string::npos || one.find(mark) != std::string::npos;
   });
+}
+
+/// The folder of the Python package, which is of the release preset; empty: it was not built.
+std::string python_package() {
+  const auto folder = std::filesystem::path(bin("meshbus")).parent_path() / "../../release/python";
+  std::error_code none;
+  return std::filesystem::exists(folder / "meshbus/_build_info.py", none)
+             ? std::filesystem::canonical(folder).string()
+             : std::string();
 }
 
 /// A job of one rank on each of three nodes, each of which stands until it is ended.
@@ -81,6 +91,26 @@ TEST_CASE("slurm: a run without host flags is on the nodes of its job" *
                   "exit $((RANK * 7))"},
                  in_time)
             .status == ExitStatus::exited(7));
+}
+
+TEST_CASE("slurm: a Python launcher is on the nodes of its job" *
+          doctest::skip(!SlurmCluster::why_not().empty() || python_package().empty())) {
+  Lab lab(kNodes);
+  const SlurmCluster cluster(lab);
+  const auto finished = cluster.run(
+      {"salloc", "-N3", "--", "env", "PYTHONPATH=" + python_package(), "/usr/bin/python3", "-c",
+       "import meshbus, socket\n"
+       "with meshbus.slurm() as hosts, hosts.workers(2) as procs:\n"
+       "    print(*sorted(procs.run(socket.gethostname)))\n"},
+      in_time);
+  INFO(finished.out << finished.err << cluster.log());
+  CHECK(finished.status == ExitStatus::exited(0));
+  std::string expected;
+  for (std::size_t i = 0; i < kNodes; ++i)
+    expected += (i == 0 ? "" : " ") + lab.host(i).name() + " " + lab.host(i).name();
+  CHECK(finished.out == expected + "\n");
+  for (std::size_t i = 0; i < kNodes; ++i)
+    CHECK(wait_until([&] { return is_clean(lab.host(i), "meshbus.worker"); }, in_time));
 }
 
 TEST_CASE("slurm: a job that is cancelled leaves nothing on any node" *

@@ -545,3 +545,56 @@ def test_in_its_rank_an_endpoint_is_a_method():
     assert counter.helper() == 4 and Counter.add.__doc__ == "Adds."
     with pytest.raises(meshbus.Refused, match="spawn"):
         counter.slice(gpu=0)
+
+
+class Unreadable:
+    """Pickles, and does not unpickle in a rank."""
+
+    def __reduce__(self):
+        return (_only_here, (os.getpid(),))
+
+
+def _only_here(pid):
+    if os.getpid() != pid:
+        raise LookupError("not in this process")
+    return Unreadable()
+
+
+def test_an_argument_that_does_not_unpickle_there(workers):
+    class Taker(meshbus.Actor):
+        @meshbus.endpoint
+        def take(self, value):
+            return 1
+
+    with workers.spawn(Taker) as takers:
+        with pytest.raises(ExceptionGroup) as caught:
+            takers.take(Unreadable())
+        assert all("not in this process" in str(error) for error in caught.value.exceptions)
+        for how in ("sum", "count"):  # no part of a sum, and not counted either
+            with pytest.raises(ExceptionGroup, match="4 of 4 ranks have no part") as caught:
+                takers.take.reduce(how, Unreadable()).result()
+            assert all("cannot be unpickled" in str(error) for error in caught.value.exceptions)
+
+
+def test_source_lines_come_along_with_code_by_value(workers):
+    import linecache
+    source = ("def deep(n):\n"
+              "    return 1 // n  # a line that only the launcher has\n")
+    name = "<cell 7 of a notebook>"
+    linecache.cache[name] = (len(source), None, source.splitlines(True), name)
+    space = {"__name__": "__main__"}
+    exec(compile(source, name, "exec"), space)
+    with pytest.raises(ExceptionGroup) as caught:
+        workers.run(space["deep"], 0)
+    for error in caught.value.exceptions:
+        assert "# a line that only the launcher has" in error.remote_traceback
+
+
+def test_a_remote_error_keeps_its_cause_when_it_is_pickled():
+    import pickle
+    error = meshbus.RemoteError("KeyError: 'x'", "Traceback ...", 3, "gpu=3")
+    error.__cause__ = KeyError("x")
+    error.add_note("seen twice")
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), again.rank, again.__notes__) == (str(error), 3, ["seen twice"])
+    assert isinstance(again.__cause__, KeyError)

@@ -316,7 +316,7 @@ def test_attached_hosts_stay(hosts):
     (lambda hosts: meshbus.attach(), meshbus.ConfigurationError),
     (lambda hosts: meshbus.attach("nonsense"), meshbus.ParseError),
     (lambda hosts: meshbus.attach("tcp:127.0.0.1:1"), ConnectionError),
-    (lambda hosts: meshbus.take("nonsense"), LookupError),
+    (lambda hosts: meshbus.take("nonsense"), meshbus.ParseError),
     (lambda hosts: meshbus.init(), LookupError),
     (lambda hosts: meshbus.this_proc(), LookupError),
     (lambda hosts: hosts.spawn(["true"], 1, limits=meshbus.Limits(memory="2 lots")), ValueError),

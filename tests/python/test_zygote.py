@@ -151,6 +151,27 @@ def test_a_module_that_starts_threads_is_refused(hosts, tmp_path):
         hosts.workers(2, zygote=["threaded_module"], env={"PYTHONPATH": paths})
 
 
+def test_a_template_that_grows_threads_is_refused(hosts, tmp_path):
+    (tmp_path / "growing_module.py").write_text(
+        "import signal, threading\n"
+        "def grow(number, frame):\n"
+        "    threading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+        "signal.signal(signal.SIGUSR1, grow)\n")
+    before = set(templates())
+    env = {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    failures = []
+    with hosts.workers(1, zygote=["growing_module"], env=env, restart=meshbus.Restart(delay=0.01),
+                       on_failure=failures.append) as procs:
+        ours = set(templates()) - before
+        for pid in ours:
+            os.kill(pid, signal.SIGUSR1)
+        wait_until(lambda: all(len(os.listdir(f"/proc/{pid}/task")) == 2 for pid in ours))
+        procs.kill(0)
+        wait_until(lambda: failures)
+        assert "the template has 2 threads by now" in failures[0].reason
+        assert procs.reports[1].state == "ready"
+
+
 def test_a_template_that_ends_by_itself(hosts, tmp_path):
     (tmp_path / "ending_module.py").write_text("import os\nos._exit(9)\n")
     paths = os.pathsep.join([str(tmp_path), *sys.path])

@@ -159,7 +159,7 @@ Result<void> ProcSender::cast(const ProcMeshRef& to, std::uint32_t port, std::st
   auto plan = plan_cast(to);
   if (!plan) return fail(plan.error());
   if (is_cut_) return {};
-  if (body.size() > kCastLimit) {
+  if (body.size() > (*plan)->body_limit) {
     if (auto allowed = check_caller_(owner_of(**plan)); !allowed) return allowed;
     if (auto fits = check_size(body.size()); !fits) return fits;
     auto whole = SharedBody::copy(body);

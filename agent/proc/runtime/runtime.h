@@ -74,6 +74,10 @@ class Runtime {
   std::uint64_t rank() const noexcept { return ranks_.own(); }
   std::optional<std::uint64_t> rank_of(std::uint64_t proc_key) { return ranks_.find(proc_key); }
   ProcSender& sender() noexcept { return sender_; }
+  /// Never waits. Errors: too_large, queue_full.
+  Result<void> send_to_actor(const ActorId& to, std::string_view body) {
+    return actor_sends_.send(to.proc(), actor_port(to), body);
+  }
   const ProgramSettings& program_settings() const noexcept { return settings_.program(); }
   /// Requests leave now: the caller is about to wait for the answer.
   void flush() { sender_.outgoing().flush_now(); }

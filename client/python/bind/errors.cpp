@@ -6,11 +6,16 @@ namespace meshbus::python {
 namespace {
 
 PyObject* error_factory = nullptr;  // never given up: it is needed until the interpreter ends
+py::object (*reports_maker)(const std::vector<RankReport>&) = nullptr;
 
 }  // namespace
 
 void set_error_factory(py::object make) {
   error_factory = make.release().ptr();
+}
+
+void set_reports_maker(py::object (*make)(const std::vector<RankReport>& reports)) {
+  reports_maker = make;
 }
 
 py::object exception_of(const Error& error) {
@@ -20,8 +25,11 @@ py::object exception_of(const Error& error) {
   const auto& detail = error.detail();
   auto text = py::reinterpret_steal<py::object>(
       PyUnicode_DecodeUTF8(detail.data(), static_cast<Py_ssize_t>(detail.size()), "replace"));
-  return make(std::string(to_string(error.code())), text,
-              position ? py::object(py::int_(*position)) : py::object(py::none()));
+  const auto& reports = error.reports();
+  return make(
+      std::string(to_string(error.code())), text,
+      position ? py::object(py::int_(*position)) : py::object(py::none()),
+      reports && reports_maker != nullptr ? reports_maker(*reports) : py::object(py::none()));
 }
 
 void raise(const Error& error) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <utility>
+#include <vector>
 
 #include <pybind11/pybind11.h>
 
@@ -10,8 +11,11 @@ namespace meshbus::python {
 
 namespace py = pybind11;
 
-/// Sets the function that makes an exception of an Error: make(code, detail, position).
+/// Sets the function that makes an exception of an Error: make(code, detail, position, reports).
 void set_error_factory(py::object make);
+
+/// Sets what makes Python values of the reports of an error (Error::reports()).
+void set_reports_maker(py::object (*make)(const std::vector<RankReport>& reports));
 
 /// The exception of an error, for Python to raise or to keep.
 py::object exception_of(const Error& error);

@@ -29,10 +29,10 @@ auto stream_of_actors(const PythonActors& self, const std::string& type, py::han
                   });
 }
 
-void send_to_actors(const PythonActors& self, const std::string& type, py::handle parts) {
+auto send_to_actors(const PythonActors& self, const std::string& type, py::handle parts) {
   self.held->get();
-  const auto body = gather(parts);
-  must(without_gil([&] { return self.view.send(type, body); }));
+  return sent(gather(parts),
+              [view = self.view, type](const std::string& body) { return view.send(type, body); });
 }
 
 auto reduce_actors(const PythonActors& self, const std::string& type, py::handle parts,
@@ -83,6 +83,7 @@ void bind_actors(py::module_& module) {
              return PythonActors{self.held, must(self.view.at(label, index))};
            })
       .def("__len__", [](const PythonActors& self) { return self.view.size(); })
+      .def_static("inbox", [] { return std::make_shared<Inbox>(); })
       .def("call", &call_actors)
       .def("stream", &stream_of_actors)
       .def("send", &send_to_actors)

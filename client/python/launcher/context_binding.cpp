@@ -46,17 +46,19 @@ auto call_procs(const PythonContext& self, const ProcMeshRef& ref, std::uint32_t
                   });
 }
 
-void send_to_proc(const PythonContext& self, const ProcMeshRef& ref, std::uint64_t ordinal,
+auto send_to_proc(const PythonContext& self, const ProcMeshRef& ref, std::uint64_t ordinal,
                   std::uint32_t port, py::handle parts) {
-  const auto body = gather(parts);
   const auto to = must(ref.proc_at(ordinal));
-  must(without_gil([&, context = self.held.get()] { return context->send(to, port, body); }));
+  return sent(gather(parts), [context = self.held.get(), to, port](const std::string& body) {
+    return context->send(to, port, body);
+  });
 }
 
-void cast_to_procs(const PythonContext& self, const ProcMeshRef& ref, std::uint32_t port,
+auto cast_to_procs(const PythonContext& self, const ProcMeshRef& ref, std::uint32_t port,
                    py::handle parts) {
-  const auto body = gather(parts);
-  must(without_gil([&, context = self.held.get()] { return context->cast(ref, port, body); }));
+  return sent(gather(parts), [context = self.held.get(), ref, port](const std::string& body) {
+    return context->cast(ref, port, body);
+  });
 }
 
 /// Hosts that `make` makes, on a helper thread.
@@ -107,24 +109,26 @@ auto start_in_slurm(const PythonContext& self, const std::string& program, Setti
                      });
 }
 
-auto attach_addresses(const PythonContext& self, std::string name,
-                      const std::vector<std::string>& addresses, double timeout) {
+auto attach_to(const PythonContext& self, HostMeshRef ref, double timeout, bool is_taken) {
+  return hosts_ahead(self, [ref = std::move(ref), timeout, is_taken](Context& context) {
+    const AttachOptions options{.deadline = milliseconds_of(timeout)};
+    return is_taken ? HostMesh::take(context, ref, options)
+                    : HostMesh::attach(context, ref, options);
+  });
+}
+
+auto attach_addresses(const PythonContext& self, const std::string& name,
+                      const std::vector<std::string>& addresses, double timeout, bool is_taken) {
   std::vector<HostAddr> hosts;
   for (const auto& address : addresses) hosts.push_back(must(HostAddr::parse(address)));
-  return hosts_ahead(
-      self, [name = std::move(name), hosts = std::move(hosts), timeout](Context& context) {
-        return HostMesh::attach(context, name, hosts, {.deadline = milliseconds_of(timeout)});
-      });
+  const Region region(extent_of({"host"}, {hosts.size()}));
+  auto ref = HostMeshRef::make(must(Name::parse(name)), region, std::move(hosts));
+  return attach_to(self, must(std::move(ref)), timeout, is_taken);
 }
 
 auto attach_reference(const PythonContext& self, const std::string& text, double timeout,
                       bool is_taken) {
-  return hosts_ahead(self,
-                     [ref = must(HostMeshRef::parse(text)), timeout, is_taken](Context& context) {
-                       const AttachOptions options{.deadline = milliseconds_of(timeout)};
-                       return is_taken ? HostMesh::take(context, ref, options)
-                                       : HostMesh::attach(context, ref, options);
-                     });
+  return attach_to(self, must(HostMeshRef::parse(text)), timeout, is_taken);
 }
 
 }  // namespace

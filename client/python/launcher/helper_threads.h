@@ -6,10 +6,11 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "client/python/bind/errors.h"
-#include "client/python/launcher/pending.h"
+#include "client/python/bind/pending.h"
 
 namespace meshbus::python {
 
@@ -61,6 +62,17 @@ std::shared_ptr<Pending> ahead(Work work) {
     });
   });
   return pending;
+}
+
+/// Sends a body by `send(body)`: small ones here, which never waits; nothing comes back then.
+/// Receivers may take long over a large one, which therefore has a thread.
+template <typename Send>
+std::optional<std::shared_ptr<Pending>> sent(std::string body, Send send) {
+  constexpr std::size_t kSmall = 256 * 1024;
+  if (body.size() > kSmall)
+    return ahead([body = std::move(body), send = std::move(send)] { return send(body); });
+  must(without_gil([&] { return send(body); }));
+  return std::nullopt;
 }
 
 }  // namespace meshbus::python

@@ -126,16 +126,21 @@ py::dict value_of_mesh(const MeshReport& mesh) {
   return value;
 }
 
+/// (host, problem) of each that did not answer.
+py::list silent_hosts(const std::vector<HostReport>& reports) {
+  py::list all;
+  for (const auto& host : reports)
+    all.append(py::make_tuple(host.host.to_string(), text_of(host.problem)));
+  return all;
+}
+
 auto meshes_on_hosts(const PythonHosts& self, double timeout) {
   return ahead(
       [hosts = self.held.get(), timeout] { return hosts->meshes(milliseconds_of(timeout)); },
       [](const MeshListing& listing) {
         py::list all;
         for (const auto& mesh : listing.meshes) all.append(value_of_mesh(mesh));
-        py::list unreachable;
-        for (const auto& host : listing.unreachable)
-          unreachable.append(py::make_tuple(host.host.to_string(), text_of(host.problem)));
-        return py::object(py::make_tuple(all, unreachable));
+        return py::object(py::make_tuple(all, silent_hosts(listing.unreachable)));
       });
 }
 
@@ -157,7 +162,7 @@ auto events_of_hosts(const PythonHosts& self, std::string mesh, double timeout) 
           value["end"] = event.end ? py::object(value_of(*event.end)) : py::object(py::none());
           all.append(value);
         }
-        return py::object(all);
+        return py::object(py::make_tuple(all, silent_hosts(listing.unreachable)));
       });
 }
 

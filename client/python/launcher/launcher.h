@@ -7,7 +7,7 @@
 #include <pybind11/pybind11.h>
 
 #include "client/python/bind/errors.h"
-#include "client/python/launcher/inbox.h"
+#include "client/python/bind/inbox.h"
 #include "meshbus/client.h"
 
 /// What Python holds of the library: owners that can be closed, and are shared with the threads

@@ -2,10 +2,11 @@
 // threads have to say goes into an Inbox or a Pending, and Python takes it from there.
 #include "client/python/bind/bodies.h"
 #include "client/python/bind/errors.h"
+#include "client/python/bind/inbox.h"
+#include "client/python/bind/pending.h"
 #include "client/python/bind/places.h"
-#include "client/python/launcher/inbox.h"
 #include "client/python/launcher/launcher.h"
-#include "client/python/launcher/pending.h"
+#include "client/python/launcher/report_values.h"
 
 PYBIND11_MODULE(_client, module) {
   using namespace meshbus::python;
@@ -19,4 +20,7 @@ PYBIND11_MODULE(_client, module) {
   bind_procs(module);
   bind_hosts(module);
   bind_context(module);
+  set_reports_maker([](const std::vector<meshbus::RankReport>& reports) -> py::object {
+    return values_of(reports);
+  });
 }

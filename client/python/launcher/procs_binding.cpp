@@ -42,6 +42,20 @@ auto close_input(const PythonProcs& self, std::uint64_t rank) {
   return ahead([procs = self.held.get(), rank] { return procs->close_input(rank); });
 }
 
+HandoverOptions handover_options(bool detach, std::optional<double> lease, double timeout) {
+  HandoverOptions options{.detach = detach, .lease = {}, .deadline = milliseconds_of(timeout)};
+  if (lease) options.lease = milliseconds_of(*lease);
+  return options;
+}
+
+auto hand_over_procs(const PythonProcs& self, const std::string& controller, bool detach,
+                     std::optional<double> lease, double timeout) {
+  return ahead([procs = self.held.get(), to = must(ProcId::parse(controller)),
+                options = handover_options(detach, lease, timeout)] {
+    return procs->handover(to, options);
+  });
+}
+
 auto spawn_actors(const PythonProcs& self, std::string type, std::string name,
                   const py::bytes& params, const ProcMeshRef& ref, std::optional<double> timeout,
                   bool again, const std::shared_ptr<Inbox>& inbox) {
@@ -79,6 +93,7 @@ void bind_procs(py::module_& module) {
       .def("signal", &signal_procs)
       .def("write_input", &write_input)
       .def("close_input", &close_input)
+      .def("handover", &hand_over_procs)
       .def("spawn_actors", &spawn_actors)
       .def("close", [](PythonProcs& self) { self.held.close(); });
 }

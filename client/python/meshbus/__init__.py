@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING, Any
 
 from meshbus._build_info import VERSION as __version__
 from meshbus._progress import progress
-from meshbus.actor import Actor, Endpoint, endpoint
+from meshbus.actor import Actor, Endpoint, endpoint, this_actor
 from meshbus.errors import (ActorFailure, CallError, ConfigurationError, Error, FateUnknown,
                             MeshFailure, NotExist, OutOfRange, ParseError, QueueFull, Refused,
-                            RemoteError, SpawnError, StopError, Timeout, TooLarge, Unauthorised,
-                            Unreachable)
+                            RemoteError, SpawnError, StopError, SystemFailure, Timeout, TooLarge,
+                            Unauthorised, Unreachable, VersionMismatch)
 from meshbus.values import Extent, Point, ValueMesh
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
     from meshbus.actors import ActorMesh
     from meshbus.future import Future, as_completed, wait
-    from meshbus.hosts import HostMesh, attach, slurm, ssh, start, start_async, take
+    from meshbus.hosts import (HostMesh, attach, attach_async, slurm, slurm_async, ssh,
+                               ssh_async, start, start_async, take, take_async)
     from meshbus.pool import BrokenPool, Pool
     from meshbus.proc import Proc, init, is_rank, own_role, role, roles, this_proc
     from meshbus.procs import ProcMesh
@@ -50,8 +51,8 @@ _LAZY = {
     "ActorMesh": "actors",
     "Future": "future", "as_completed": "future", "wait": "future",
     "HostMesh": "hosts", "attach": "hosts", "slurm": "hosts", "ssh": "hosts", "start": "hosts",
-    "start_async": "hosts",
-    "take": "hosts",
+    "start_async": "hosts", "attach_async": "hosts", "slurm_async": "hosts", "ssh_async": "hosts",
+    "take": "hosts", "take_async": "hosts",
     "Proc": "proc", "init": "proc", "is_rank": "proc", "own_role": "proc",
     "role": "proc", "roles": "proc", "this_proc": "proc",
     "BrokenPool": "pool", "Pool": "pool",
@@ -67,11 +68,12 @@ __all__ = [
     "CallError", "ConfigurationError", "Endpoint", "Error", "Event", "Extent", "FateUnknown",
     "Future", "HostMesh", "Limits", "MeshFailure", "NotExist", "OutOfRange", "Outcome",
     "ParseError", "Point", "Pool", "Proc", "ProcMesh", "Process", "QueueFull", "RankReport",
-    "Refused", "RemoteError", "Restart", "RestartReport", "SpawnError", "StopError", "Timeout",
-    "TooLarge",
-    "Unauthorised", "Unreachable", "ValueMesh", "as_completed", "attach", "context", "endpoint",
-    "ignore", "init", "is_rank", "own_role", "progress", "role", "roles", "slurm", "ssh",
-    "start", "start_async", "take", "this_proc", "versions", "wait",
+    "Refused", "RemoteError", "Restart", "RestartReport", "SpawnError", "StopError",
+    "SystemFailure", "Timeout", "TooLarge", "Unauthorised", "Unreachable", "ValueMesh",
+    "VersionMismatch", "as_completed", "attach", "attach_async", "context", "endpoint", "ignore",
+    "init", "is_rank", "own_role", "progress", "role", "roles", "slurm", "slurm_async", "ssh",
+    "ssh_async", "start", "start_async", "take", "take_async", "this_actor", "this_proc",
+    "versions", "wait",
 ]
 
 

@@ -1,13 +1,14 @@
 """In a rank: between the C++ actors and the classes of people."""
 from __future__ import annotations
 
+import contextvars
 import queue
 import threading
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from meshbus import _wire
-from meshbus.actor import Actor, EndpointMethod, endpoints_of
+from meshbus.actor import Actor, EndpointMethod, _current, endpoints_of
 
 if TYPE_CHECKING:
     import asyncio
@@ -22,6 +23,7 @@ class _Job:
     """A function for another thread, and what became of it."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
+        self._run = contextvars.copy_context().run  # this_actor() is known there, too
         self._function = function
         self._done = threading.Event()
         self._value: Any = None
@@ -30,7 +32,7 @@ class _Job:
     def run(self) -> None:
         """Calls it."""
         try:
-            self._value = self._function()
+            self._value = self._run(self._function)
         except BaseException as error:
             self._error = error
         self._done.set()
@@ -112,7 +114,8 @@ class _Loop:
 
     @classmethod
     def run(cls, coroutine: Coroutine[Any, Any, Any],
-            then: Callable[[asyncio.Task[Any]], None], is_call: bool) -> None:
+            then: Callable[[asyncio.Task[Any]], None], is_call: bool,
+            context: contextvars.Context) -> None:
         """`then` is called on the loop's thread. What the task gives: see _value_of()."""
         import asyncio
         with cls._lock:
@@ -136,7 +139,7 @@ class _Loop:
             cls._tasks.add(task)  # a loop alone keeps no task alive
             task.add_done_callback(cls._tasks.discard)
             task.add_done_callback(finish)
-        loop.call_soon_threadsafe(begin)
+        loop.call_soon_threadsafe(begin, context=context)
 
     @classmethod
     def wait_answered(cls, seconds: float) -> bool:
@@ -202,6 +205,13 @@ class Adapter:
 
     def handle(self, name: str, body: Any, is_call: bool) -> Answer:
         """One message. What it raises is the failure of the actor, or of the call."""
+        token = _current.set(self.actor)
+        try:
+            return self._handle(name, body, is_call)
+        finally:
+            _current.reset(token)
+
+    def _handle(self, name: str, body: Any, is_call: bool) -> Answer:
         method = self._methods[name]
         try:
             flags, (args, kwargs) = _wire.loads(body)
@@ -210,6 +220,9 @@ class Adapter:
         except Exception as error:
             if not is_call:
                 raise
+            if _wire.flags_of(body) == _wire.TEXT:
+                raise RuntimeError(f"the arguments of {self._name}.{name} cannot be unpickled "
+                                   f"here: {type(error).__name__}: {error}") from error
             return _raised(error)
         try:
             if method.thread == "main":
@@ -222,14 +235,30 @@ class Adapter:
         except BaseException as error:
             if not is_call:
                 raise
+            if method.fatal:
+                return self._fail(error, flags, name)
             if flags == _wire.TEXT:
                 raise RuntimeError(f"{type(error).__name__}: {error}") from error
             return _raised(error)
+
+    def _fail(self, error: BaseException, flags: int, name: str) -> Answer:
+        """Answers with the exception, and fails the actor."""
+        summary = f"{name}: {type(error).__name__}: {error}"
+        raised = None if flags in (_wire.TEXT, _FOREIGN) else _raised(error)
+
+        def start(reply: _proc.Reply) -> None:
+            if raised is None:
+                reply.fail(summary)
+            else:
+                reply.answer(raised)
+            reply.fail_actor(summary)
+        return start
 
     def _await(self, value: Coroutine[Any, Any, Any], flags: int, name: str,
                is_call: bool) -> Answer:
         if is_call:
             return self._later(value, flags, name)
+        context = contextvars.copy_context()
 
         def start(reply: _proc.Reply) -> None:
             def done(task: asyncio.Task[Any]) -> None:
@@ -239,10 +268,12 @@ class Adapter:
                     import traceback
                     traceback.print_exception(error)
                     reply.fail_actor(f"{name}: {type(error).__name__}: {error}")
-            _Loop.run(value, done, is_call=False)
+            _Loop.run(value, done, is_call=False, context=context)
         return start
 
     def _later(self, value: Coroutine[Any, Any, Any], flags: int, name: str) -> Answer:
+        context = contextvars.copy_context()  # of this call: this_actor() is known in it
+
         def start(reply: _proc.Reply) -> None:
             def done(task: asyncio.Task[Any]) -> None:
                 try:
@@ -250,27 +281,36 @@ class Adapter:
                     parts = (_bytes_answer(result) if flags == _FOREIGN else
                              _answer(flags, result, f"{self._name}.{name}"))
                 except BaseException as error:
+                    if self._methods[name].fatal:
+                        self._fail(error, flags, name)(reply)
+                        return
                     if flags in (_wire.TEXT, _FOREIGN):
                         reply.fail(f"{type(error).__name__}: {error}")
                         return
                     parts = _raised(error)
                 reply.answer(parts)
-            _Loop.run(value, done, is_call=True)
+            _Loop.run(value, done, is_call=True, context=context)
         return start
 
     def _handle_bytes(self, method: EndpointMethod[Any, Any], name: str, body: bytes,
                       is_call: bool) -> Answer:
         """From something that is not Python: bytes in, bytes or text out."""
-        if method.thread == "main":
-            value = MainThread.call(lambda: method.function(self.actor, body))
-        else:
-            value = method.function(self.actor, body)
+        try:
+            if method.thread == "main":
+                value = MainThread.call(lambda: method.function(self.actor, body))
+            else:
+                value = method.function(self.actor, body)
+        except BaseException as error:
+            if not is_call or not method.fatal:
+                raise
+            return self._fail(error, _FOREIGN, name)
         if isinstance(value, Coroutine):
             return self._await(value, _FOREIGN, name, is_call)
         return _one_part(value)
 
     def on_stop(self, reason: str) -> None:
         """The actor is stopped."""
+        _current.set(self.actor)
         self.actor.on_stop(reason)
 
 
@@ -296,5 +336,10 @@ def make_actor(params: bytes, rank: int, actor_id: str, peers: str) -> Adapter:
     actor.id = actor_id
     actor.proc = this_proc()
     actor.point = actor.proc.point
-    actor.__init__(*args, **kwargs)
+    actor._peers_ref = peers  # see Actor.peers
+    token = _current.set(actor)
+    try:
+        actor.__init__(*args, **kwargs)
+    finally:
+        _current.reset(token)
     return Adapter(actor)

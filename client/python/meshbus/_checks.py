@@ -33,6 +33,38 @@ def timeout(value: Any) -> float:
     return 1e18 if value is None else max(0.0, _number("timeout", value))
 
 
+def optional(what: str, value: Any) -> float | None:
+    """A time from 0, in seconds, or None."""
+    return None if value is None else seconds(what, value)
+
+
+def limit(value: Any) -> float | None:
+    """A time to wait, in seconds; None: for ever; below 0: it is over."""
+    return None if value is None else max(0.0, _number("timeout", value))
+
+
+def whole(what: str, value: Any) -> int:
+    """A whole number."""
+    if not hasattr(value, "__index__") or isinstance(value, bool):
+        raise ConfigurationError(f"{what} is {value!r}: expected a whole number")
+    return int(value)
+
+
+def port(value: Any) -> int:
+    """The number of a port."""
+    number = whole("a port", value)
+    if not 0 <= number < 1 << 31:
+        raise ConfigurationError(f"a port is {value!r}: expected 0 to {(1 << 31) - 1}")
+    return number
+
+
+def text(what: str, value: Any) -> str:
+    """A text."""
+    if not isinstance(value, str):
+        raise ConfigurationError(f"{what} is {value!r}: expected a text")
+    return value
+
+
 def words(what: str, values: Iterable[Any]) -> list[str]:
     """Texts, in a list."""
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):

@@ -28,6 +28,9 @@ _HEAD = struct.Struct("<4sB3xII")
 _ALIGNMENT = 64
 _ZEROS = bytes(_ALIGNMENT)
 
+_LARGEST_SOURCE = 256 * 1024
+"""Characters of a file whose lines go with what is defined in it."""
+
 Parts = list[Any]
 """Bytes-like objects that go one behind the other."""
 
@@ -62,11 +65,65 @@ def dumps(value: Any, flags: int = PICKLE, what: str = "the value") -> Parts:
 
 def _by_value(value: Any, buffers: list[pickle.PickleBuffer], what: str) -> bytes:
     import cloudpickle  # imported where it is needed: 70 ms
+    sources = _sources_of(value)
     try:
-        data: bytes = cloudpickle.dumps(value, 5, buffer_callback=buffers.append)
+        data: bytes = cloudpickle.dumps(_WithSources(value, sources) if sources else value, 5,
+                                        buffer_callback=buffers.append)
     except Exception as error:
         raise ConfigurationError(f"{what} cannot be pickled: {error}") from error
     return data
+
+
+class _WithSources:
+    """A value that is pickled with the lines of the files that its code is from, for tracebacks
+    where these files are not: of a notebook, or of another machine."""
+
+    def __init__(self, value: Any, sources: dict[str, list[str]]) -> None:
+        self._value = value
+        self._sources = sources
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_with_sources, (self._sources, self._value))
+
+
+def _with_sources(sources: dict[str, list[str]], value: Any) -> Any:
+    import linecache
+    for name, lines in sources.items():
+        if not linecache.getlines(name):
+            linecache.cache[name] = (sum(map(len, lines)), None, lines, name)
+    return value
+
+
+def _sources_of(value: Any) -> dict[str, list[str]]:
+    """The lines of the files of the classes and functions that stand in a tuple or list."""
+    import linecache
+    import types
+    found: dict[str, list[str]] = {}
+
+    def look(one: Any, depth: int) -> None:
+        if isinstance(one, types.FunctionType):
+            name = one.__code__.co_filename
+            if name not in found:
+                lines = linecache.getlines(name)
+                if lines and sum(map(len, lines)) <= _LARGEST_SOURCE:
+                    found[name] = lines
+        elif isinstance(one, type):
+            for member in vars(one).values():
+                look(getattr(member, "function", member), depth)
+        elif isinstance(one, (tuple, list)) and depth < 3:
+            for part in one[:16]:
+                look(part, depth + 1)
+
+    look(value, 0)
+    return found
+
+
+def flags_of(body: Any) -> int:
+    """The flags of a body; PICKLE when Python did not make it."""
+    view = memoryview(body)
+    if len(view) < _HEAD.size or view[:4] != MAGIC:
+        return PICKLE
+    return int(_HEAD.unpack_from(view)[1])
 
 
 def releases(has_cloudpickle: bool) -> dict[str, str]:

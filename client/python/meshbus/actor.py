@@ -1,14 +1,16 @@
 """Actors as they are written: `Actor` and `endpoint`. A rank needs no more of the package."""
 from __future__ import annotations
 
+import contextvars
 import difflib
+import functools
 import inspect
 from collections.abc import Callable, Coroutine, Iterator
 from types import MethodType, TracebackType
 from typing import (TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar,
                     overload)
 
-from meshbus.errors import Refused
+from meshbus.errors import NotExist, Refused
 
 if TYPE_CHECKING:
     from typing import Self
@@ -76,12 +78,13 @@ class Stream(Generic[R]):
 class EndpointMethod(Generic[P, R]):
     """What `@endpoint` makes of a method. In a rank it is a method like any other."""
 
-    def __init__(self, function: Callable[..., Any], thread: Thread) -> None:
+    def __init__(self, function: Callable[..., Any], thread: Thread, fatal: bool) -> None:
         if thread == "main" and inspect.iscoroutinefunction(function):
             raise ValueError(f'{function.__name__}: thread="main" is for def; async def runs on '
                              "the thread of the event loop")
         self.function = function
         self.thread: Thread = thread
+        self.fatal = fatal
         self.__doc__ = function.__doc__
         self.__name__ = function.__name__
 
@@ -94,8 +97,9 @@ class EndpointMethod(Generic[P, R]):
 class _EndpointMaker:
     """`@endpoint(thread="main")`"""
 
-    def __init__(self, thread: Thread) -> None:
+    def __init__(self, thread: Thread, fatal: bool) -> None:
         self._thread = thread
+        self._fatal = fatal
 
     @overload
     def __call__(self, function: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]],
@@ -105,7 +109,7 @@ class _EndpointMaker:
     def __call__(self, function: Callable[Concatenate[Any, P], R], /) -> EndpointMethod[P, R]: ...
 
     def __call__(self, function: Callable[..., Any], /) -> EndpointMethod[Any, Any]:
-        return EndpointMethod(function, self._thread)
+        return EndpointMethod(function, self._thread, self._fatal)
 
 
 @overload
@@ -118,33 +122,35 @@ def endpoint(function: Callable[Concatenate[Any, P], R], /) -> EndpointMethod[P,
 
 
 @overload
-def endpoint(*, thread: Thread = "pool") -> _EndpointMaker: ...
+def endpoint(*, thread: Thread = "pool", fatal: bool = False) -> _EndpointMaker: ...
 
 
-def endpoint(function: Callable[..., Any] | None = None, /, *, thread: Thread = "pool") -> Any:
+def endpoint(function: Callable[..., Any] | None = None, /, *, thread: Thread = "pool",
+             fatal: bool = False) -> Any:
     """Makes a method of an actor callable from elsewhere. `def` or `async def`.
 
     An exception of a call is raised at its caller, and the actor lives on; an exception of a cast
     is the failure of its actor. `thread="main"`: it runs on the main thread of its rank, for
-    libraries that insist on it.
+    libraries that insist on it. `fatal=True`: an exception of a call is the failure of its actor,
+    too.
     """
     if thread not in ("pool", "main"):
         raise ValueError(f'thread={thread!r}: there are "pool" and "main"')
     if function is None:
-        return _EndpointMaker(thread)
+        return _EndpointMaker(thread, fatal)
     if not callable(function):
         raise TypeError("@endpoint is for methods; its options have names: "
                         '@endpoint(thread="main")')
-    return EndpointMethod(function, thread)
+    return EndpointMethod(function, thread, fatal)
 
 
 class Actor:
     """The base of all actors: an object with a mailbox in a rank.
 
     It does one thing at a time: `__init__`, then endpoints, one after the other, then `on_stop`.
-    (While a coroutine of it waits, the next one begins.) In a rank it has `rank`, `point`, `id` and
-    `proc`, in `__init__` already. What ProcMesh.spawn() returns has the endpoints, and `slice`,
-    `states`, `stop`.
+    (While a coroutine of it waits, the next one begins.) In a rank it has `rank`, `point`, `id`,
+    `proc` and `peers`, in `__init__` already. What ProcMesh.spawn() returns has the endpoints, and
+    `slice`, `states`, `stop`.
     """
 
     rank: int
@@ -155,6 +161,18 @@ class Actor:
     """Its address."""
     proc: Proc
     """Its proc."""
+    if TYPE_CHECKING:
+        peers: Self
+    else:
+        @functools.cached_property
+        def peers(self) -> Any:
+            """The actors of its name in all ranks of its mesh, this one included: `await
+            self.peers.slice(gpu=0).norm.call()`. (For type checkers it is an actor; it is a
+            Peers.)"""
+            from meshbus.peers import actors_at
+            if not hasattr(self, "_peers_ref"):
+                raise _only_in_ranks("peers")
+            return actors_at(self._peers_ref, type(self))
 
     def on_stop(self, reason: str) -> None:
         """Runs in the rank when the actor is stopped, unless it has failed. Yours to override."""
@@ -195,6 +213,21 @@ class Actor:
 
     def __bool__(self) -> bool:
         return True
+
+
+_current: contextvars.ContextVar[Actor] = contextvars.ContextVar("meshbus_actor")
+
+
+def this_actor() -> Actor:
+    """The actor whose constructor, endpoint or on_stop runs here. Raises NotExist elsewhere."""
+    actor = _current.get(None)
+    if actor is None:
+        raise NotExist("no actor runs here: this_actor() is for what an endpoint calls")
+    return actor
+
+
+def _only_in_ranks(what: str) -> Refused:
+    return Refused(f"{what} is for the actor in its rank, not for what ProcMesh.spawn() returns")
 
 
 def _only_at_launcher(what: str) -> Refused:

@@ -15,16 +15,18 @@ class Error(Exception):
     """Something that meshbus could not do.
 
     `code` is the stable name of the error ("not_exist"), `detail` the text for people, `position`
-    the byte offset in a text that could not be read.
+    the byte offset in a text that could not be read. `reports` has the ranks that it is about: of a
+    spawn that failed, or a stop that did not reach every rank.
     """
 
     code = "internal"
 
-    def __init__(self, detail: str = "", code: str | None = None,
-                 position: int | None = None) -> None:
+    def __init__(self, detail: str = "", code: str | None = None, position: int | None = None,
+                 reports: list[RankReport] | None = None) -> None:
         super().__init__(detail)
         self.detail = detail
         self.position = position
+        self.reports: list[RankReport] = list(reports or [])
         if code is not None:
             self.code = code
 
@@ -32,7 +34,7 @@ class Error(Exception):
         return f"{self.code}: {self.detail}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (type(self), (self.detail, self.code, self.position))
+        return (type(self), (self.detail, self.code, self.position, self.reports))
 
 
 class ConfigurationError(Error, ValueError):
@@ -45,6 +47,12 @@ class ParseError(Error, ValueError):
     """A text is not what was expected; `position` says where."""
 
     code = "parse_error"
+
+
+class VersionMismatch(Error):
+    """The other side is of a release that speaks no protocol in common with this one."""
+
+    code = "version_mismatch"
 
 
 class OutOfRange(Error, IndexError):
@@ -66,13 +74,14 @@ class Timeout(Error, TimeoutError):
 
 
 class SpawnError(Error):
-    """Processes or actors that could not be started; the text says which ranks, and why."""
+    """Processes or actors that could not be started; the text says which ranks, and why, and
+    `reports` has those that ended or are not ready."""
 
     code = "proc_spawn_error"
 
 
 class StopError(Error):
-    """A stop that did not reach every rank or host."""
+    """A stop that did not reach every rank or host; `reports` has the ranks that have not ended."""
 
     code = "stop_error"
 
@@ -105,6 +114,12 @@ class Unauthorised(Error, PermissionError):
     """The role of this launcher does not allow it."""
 
     code = "unauthorised"
+
+
+class SystemFailure(Error, OSError):
+    """The operating system refused something: the text has the call and the reason."""
+
+    code = "io_error"
 
 
 class Refused(Error):
@@ -140,7 +155,8 @@ class RemoteError(CallError):
         return f"{where}{self.detail}{tail}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (RemoteError, (self.detail, self.remote_traceback, self.rank, self.point))
+        state = {"__cause__": self.__cause__, "__notes__": list(getattr(self, "__notes__", []))}
+        return (RemoteError, (self.detail, self.remote_traceback, self.rank, self.point), state)
 
 
 class MeshFailure(Error):
@@ -152,6 +168,7 @@ class MeshFailure(Error):
         tail = report.stderr_tail.rstrip()
         super().__init__(f"{report}\n{tail}" if tail else str(report))
         self.report = report
+        self.reports = [report]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (MeshFailure, (self.report,))
@@ -176,6 +193,7 @@ _BY_CODE: dict[str, type[Error]] = {
     "parse_error": ParseError,
     "malformed_message": ParseError,
     "out_of_range": OutOfRange,
+    "version_mismatch": VersionMismatch,
     "not_exist": NotExist,
     "no_such_port": NotExist,
     "timeout": Timeout,
@@ -196,12 +214,21 @@ _BY_CODE: dict[str, type[Error]] = {
     "queue_full": QueueFull,
     "too_large": TooLarge,
     "unauthorised": Unauthorised,
+    "identity_mismatch": Unreachable,
+    "io_error": SystemFailure,
+    "sending_error": Unreachable,
+    "casting_error": Unreachable,
     "refused": Refused,
     "would_block": Refused,
     "call_error": CallError,
 }
 
 
-def make(code: str, detail: str, position: int | None) -> Error:
-    """The exception of an error of the C++ library."""
-    return _BY_CODE.get(code, Error)(detail, code, position)
+def make(code: str, detail: str, position: int | None,
+         about: list[dict[str, Any]] | None = None) -> Error:
+    """The exception of an error of the C++ library; `about`: ranks, as it gives them."""
+    reports: list[RankReport] = []
+    if about:
+        from meshbus.reports import rank_report
+        reports = [rank_report(value) for value in about]
+    return _BY_CODE.get(code, Error)(detail, code, position, reports)

@@ -4,10 +4,12 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 
+from meshbus.future import check_process
 from meshbus.reports import Event
 
 
@@ -16,11 +18,12 @@ class EventStream:
     Give it up at any time."""
 
     def __init__(self, past: Iterable[Event], close: Callable[[EventStream], None]) -> None:
+        self._process = os.getpid()
         self._events = collections.deque(past)
         self._changed = threading.Condition()
         self._is_over = bool(self._events) and self._events[-1].kind == "end"
         self._close = close
-        self._waiter: tuple[asyncio.AbstractEventLoop, asyncio.Future[None]] | None = None
+        self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
 
     def _put(self, event: Event | None) -> None:
         with self._changed:
@@ -29,9 +32,8 @@ class EventStream:
             if event is not None:
                 self._events.append(event)
             self._changed.notify_all()
-            if self._waiter is not None:
-                loop, future = self._waiter
-                self._waiter = None
+            waiters, self._waiters = self._waiters, []
+            for loop, future in waiters:
                 with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
                     loop.call_soon_threadsafe(_set, future)
 
@@ -39,6 +41,7 @@ class EventStream:
         return self
 
     def __next__(self) -> Event:
+        check_process(self._process)
         with self._changed:
             while not self._events and not self._is_over:
                 self._changed.wait()
@@ -51,6 +54,7 @@ class EventStream:
         return self
 
     async def __anext__(self) -> Event:
+        check_process(self._process)
         while True:
             with self._changed:
                 if self._events:
@@ -59,18 +63,20 @@ class EventStream:
                     break
                 loop = asyncio.get_running_loop()
                 future: asyncio.Future[None] = loop.create_future()
-                self._waiter = (loop, future)
+                waiter = (loop, future)
+                self._waiters.append(waiter)
             try:
                 await future
             finally:
                 with self._changed:
-                    if self._waiter is not None and self._waiter[1] is future:
-                        self._waiter = None
+                    if waiter in self._waiters:
+                        self._waiters.remove(waiter)
         self.close()
         raise StopAsyncIteration
 
     def _next(self, seconds: float) -> Event | None:
         """The next event; nothing when none comes in time, or at all."""
+        check_process(self._process)
         with self._changed:
             if not self._events and not self._is_over:
                 self._changed.wait(max(0.0, seconds))
@@ -82,8 +88,13 @@ class EventStream:
 
     def close(self) -> None:
         """No more events."""
+        if os.getpid() != self._process:
+            return
         self._close(self)
         self._put(None)
+
+    def __repr__(self) -> str:
+        return f"<EventStream{', over' if self._is_over else ''}: {len(self._events)} waiting>"
 
     def __enter__(self) -> EventStream:
         return self

@@ -1,6 +1,7 @@
 """`Future`: one object for plain code (`result()`) and for asyncio (`await`)."""
 from __future__ import annotations
 
+import os
 import threading
 import time
 import weakref
@@ -8,14 +9,21 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from meshbus import _client
-from meshbus.errors import Timeout
+from meshbus import _checks
+from meshbus.errors import Refused, Timeout
 
 if TYPE_CHECKING:
     import asyncio
 
+    from meshbus import _client, _proc
+
+    Pending = _client.Pending | _proc.Pending
+    Inbox = _client.Inbox | _proc.Inbox
+
 T = TypeVar("T")
 U = TypeVar("U")
+
+_NOT_TAKEN = object()
 
 
 class Future(Generic[T]):
@@ -26,12 +34,13 @@ class Future(Generic[T]):
     others.
     """
 
-    __slots__ = ("_pending", "_decode", "_lock", "_is_over", "_is_cancelled", "_value", "_error",
-                 "__weakref__")
+    __slots__ = ("_pending", "_decode", "_lock", "_raw", "_is_over", "_is_cancelled", "_value",
+                 "_error", "__weakref__")
 
-    def __init__(self, pending: _client.Pending, decode: Callable[[Any], T]) -> None:
+    def __init__(self, pending: Pending, decode: Callable[[Any], T]) -> None:
         self._pending = pending
         self._decode = decode
+        self._raw: Any = _NOT_TAKEN
         self._lock = threading.Lock()
         self._is_over = False
         self._is_cancelled = False
@@ -58,13 +67,13 @@ class Future(Generic[T]):
 
     def result(self, timeout: float | None = None) -> T:
         """Waits for the result. Raises what went wrong, or Timeout."""
-        if not self._is_over and not self._pending.wait(timeout):
+        if not self._is_over and not self._pending.wait(_checks.limit(timeout)):
             raise Timeout(f"the result is not there after {timeout} s")
         return self._finish()
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Waits for the result; the exception that result() raises, or None."""
-        if not self._is_over and not self._pending.wait(timeout):
+        if not self._is_over and not self._pending.wait(_checks.limit(timeout)):
             raise Timeout(f"the result is not there after {timeout} s")
         try:
             self._finish()
@@ -74,7 +83,7 @@ class Future(Generic[T]):
 
     def __await__(self) -> Generator[Any, None, T]:
         if not self.done():
-            yield from _waker().wait(self._pending).__await__()
+            yield from _waker(self._pending).wait(self._pending).__await__()
         return self._finish()
 
     def _finish(self) -> T:
@@ -83,9 +92,13 @@ class Future(Generic[T]):
         with self._lock:
             if not self._is_over:
                 try:
-                    self._value = self._decode(self._pending.take())
+                    # Kept: Ctrl-C may come while it is decoded.
+                    if self._raw is _NOT_TAKEN:
+                        self._raw = self._pending.take()
+                    self._value = self._decode(self._raw)
                 except Exception as error:
                     self._error = error
+                self._raw = _NOT_TAKEN
                 self._is_over = True
         if self._error is not None:
             # A traceback grows with each raise: begin with what it was.
@@ -112,6 +125,7 @@ class Flag:
     takes nothing from the others."""
 
     def __init__(self) -> None:
+        self._process = os.getpid()
         self._lock = threading.Lock()
         self._is_set = False
         self._waiting: weakref.WeakSet[_client.Pending] = weakref.WeakSet()
@@ -126,6 +140,8 @@ class Flag:
 
     def pending(self) -> _client.Pending:
         """For a Future of one's own."""
+        from meshbus import _client
+        check_process(self._process)
         pending = _client.Pending()
         with self._lock:
             self._waiting.add(pending)
@@ -161,10 +177,13 @@ def as_completed(futures: Iterable[Future[T]],
     """The futures, each as soon as it is done. Raises Timeout when the time is over before all
     are."""
     waiting = dict(enumerate(dict.fromkeys(futures)))
-    inbox = _client.Inbox()
+    if not waiting:
+        return
+    inbox: Any = waiting[0]._pending.inbox()  # of their kind
     for token, future in waiting.items():
         future._pending.notify(inbox, token)
-    end = None if timeout is None else time.monotonic() + timeout
+    seconds = _checks.limit(timeout)
+    end = None if seconds is None else time.monotonic() + seconds
     while waiting:
         left = None if end is None else max(0.0, end - time.monotonic())
         item = inbox.get(left)
@@ -176,8 +195,8 @@ def as_completed(futures: Iterable[Future[T]],
 class _Waker:
     """Completions of C++ reach an event loop by one descriptor."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._inbox = _client.Inbox()
+    def __init__(self, loop: asyncio.AbstractEventLoop, inbox: Inbox) -> None:
+        self._inbox = inbox
         self._waiting: dict[int, asyncio.Future[None]] = {}
         self._last = 0
         loop.add_reader(self._inbox.fileno(), self._on_readable)
@@ -188,7 +207,7 @@ class _Waker:
             if future is not None and not future.done():
                 future.set_result(None)
 
-    async def wait(self, pending: _client.Pending) -> None:
+    async def wait(self, pending: Any) -> None:
         import asyncio
         self._last += 1
         token = self._last
@@ -201,7 +220,7 @@ class _Waker:
             self._waiting.pop(token, None)
 
 
-async def readable(inbox: _client.Inbox) -> None:
+async def readable(inbox: Inbox) -> None:
     """For the package: waits until something is in an inbox."""
     import asyncio
     loop = asyncio.get_running_loop()
@@ -217,16 +236,48 @@ async def readable(inbox: _client.Inbox) -> None:
         loop.remove_reader(inbox.fileno())
 
 
-_wakers: weakref.WeakKeyDictionary[Any, _Waker] = weakref.WeakKeyDictionary()
+_wakers: weakref.WeakKeyDictionary[Any, dict[type, _Waker]] = weakref.WeakKeyDictionary()
 
 
-def _waker() -> _Waker:
+def _waker(pending: Pending) -> _Waker:
+    """That of this loop. A rank that is a launcher, too, has two kinds of results."""
     import asyncio
     loop = asyncio.get_running_loop()
-    waker = _wakers.get(loop)
-    if waker is None:
-        waker = _wakers[loop] = _Waker(loop)
-    return waker
+    of_loop = _wakers.setdefault(loop, {})
+    kind = type(pending)
+    if kind not in of_loop:
+        of_loop[kind] = _Waker(loop, pending.inbox())
+    return of_loop[kind]
+
+
+def in_thread(function: Callable[[], T]) -> Future[T]:
+    """For the package: what a function returns, which runs on a thread of its own."""
+    from meshbus import _client
+    pending = _client.Pending()
+    outcome: list[tuple[Any, BaseException | None]] = []
+
+    def run() -> None:
+        try:
+            outcome.append((function(), None))
+        except BaseException as error:
+            outcome.append((None, error))
+        pending.fill()
+
+    def decode(_: Any) -> T:
+        value, error = outcome[0]
+        if error is not None:
+            raise error
+        return value  # type: ignore[no-any-return]
+    threading.Thread(target=run, name="meshbus-work", daemon=True).start()
+    return Future(pending, decode)
+
+
+def check_process(made_by: int) -> None:
+    """For the package: raises Refused in a child of the process that made something."""
+    if os.getpid() != made_by:
+        raise Refused("this belongs to the parent process: a child of fork() cannot wait for it. "
+                      "Make hosts and meshes of its own here, or start programs by subprocess "
+                      "instead")
 
 
 def forget_after_fork() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 from meshbus import _checks, _client, _context, reports
 from meshbus._owner import ContextManager
-from meshbus.errors import ConfigurationError, Error, NotExist
-from meshbus.future import Future
+from meshbus.errors import ConfigurationError, Error, Unreachable
+from meshbus.future import Future, in_thread
 from meshbus.process import Process
 from meshbus.procs import Handlers, ProcMesh
 from meshbus.reports import RankReport, RestartReport
@@ -124,6 +124,7 @@ class HostMesh(ContextManager):
 
     def workers(self, per_host: Axes = None, *, name: str = "workers",
                 python: str | None = None, env: Mapping[str, str] | None = None,
+                cwd: str | os.PathLike[str] | None = None,
                 setup: Callable[[], object] | None = None, zygote: Iterable[str] | None = None,
                 restart: Restart | None = None, limits: Limits | None = None,
                 cpus: Iterable[int] = (), bind: Bind | str | None = None,
@@ -140,7 +141,7 @@ class HostMesh(ContextManager):
         paths = [path or os.getcwd() for path in sys.path]
         mesh = self.spawn(
             [python or sys.executable, "-m", "meshbus.worker"], per_host, name=name, mesh=True,
-            env={"PYTHONPATH": os.pathsep.join(paths), **(env or {})}, restart=restart,
+            env={"PYTHONPATH": os.pathsep.join(paths), **(env or {})}, cwd=cwd, restart=restart,
             limits=limits, cpus=cpus, bind=bind, process=process, zygote=zygote, output=output,
             ready=ready, grace=grace, lease=lease, partial=partial, on_failure=on_failure,
             on_output=on_output, on_restart=on_restart)
@@ -151,6 +152,10 @@ class HostMesh(ContextManager):
                 mesh.close()
                 raise
         return mesh
+
+    def workers_async(self, per_host: Axes = None, **options: Any) -> Future[ProcMesh]:
+        """The same as a Future, with the same options: `await hosts.workers_async({"gpu": 4})`."""
+        return in_thread(lambda: self.workers(per_host, **options))
 
     def inside(self, per_host: Axes = None, *, wrapper: Iterable[str] = (), program: str = "",
                env: Mapping[str, str] | None = None, limits: Limits | None = None,
@@ -185,20 +190,29 @@ class HostMesh(ContextManager):
                                        _checks.seconds("ready", ready)), True)
 
     # --- what is there ------------------------------------------------------------------------
-    def meshes(self, timeout: float = 10) -> list[MeshInfo]:
-        """The meshes on these hosts, of any program."""
-        return Future(self._core.meshes(timeout),
-                      lambda found: [MeshInfo(mesh) for mesh in found[0]]).result()
+    def meshes(self, timeout: float = 10, *, partial: bool = False) -> list[MeshInfo]:
+        """The meshes on these hosts, of any program. Raises Unreachable when hosts do not answer;
+        partial=True: what the others know."""
+        answer = Future(self._core.meshes(_checks.seconds("timeout", timeout)), _same)
+        return [MeshInfo(mesh) for mesh in _complete(answer.result(), partial)]
 
-    def events(self, mesh: ProcMesh | str = "", timeout: float = 10) -> list[dict[str, Any]]:
-        """What the hosts wrote down about a mesh, or about all: ends and their reasons."""
+    def events(self, mesh: ProcMesh | str = "", timeout: float = 10, *,
+               partial: bool = False) -> list[dict[str, Any]]:
+        """What the hosts wrote down about a mesh, or about all: ends and their reasons. Raises
+        Unreachable when hosts do not answer; partial=True: what the others know."""
         wanted = mesh if isinstance(mesh, str) else mesh.name
-        return Future(self._core.events(wanted, timeout), _events).result()
+        answer = Future(self._core.events(wanted, _checks.seconds("timeout", timeout)), _same)
+        return _complete(answer.result(), partial)
 
     def logs(self, mesh: ProcMesh | str, *ranks: int, tail: int = 100,
              follow: bool = False) -> Iterator[tuple[int, str, bytes]]:
         """What ranks of a mesh wrote, `tail` lines of each stream at first: (rank, "stdout" or
-        "stderr", bytes). follow: goes on until all these ranks have ended."""
+        "stderr", bytes). follow: goes on until all these ranks have ended. Where bytes are missing,
+        because they were too many, it is (rank, "missed", the number in digits)."""
+        for rank in ranks:
+            _checks.whole("a rank", rank)
+        if _checks.whole("tail", tail) < 0:
+            raise ConfigurationError(f"tail is {tail}: expected a number of lines from 0")
         inbox = _client.Inbox()
         wanted = mesh if isinstance(mesh, str) else mesh.name
         stream = Future(self._core.logs(wanted, sorted(ranks), tail, follow, inbox),
@@ -210,7 +224,8 @@ class HostMesh(ContextManager):
         """Stops the processes of a mesh, or all, of any program, and waits. hold: nothing of that
         is started here until resume()."""
         wanted = mesh if isinstance(mesh, str) else mesh.name
-        return Future(self._core.drain(wanted, reason, hold, grace), _counts).result()
+        return Future(self._core.drain(wanted, _checks.text("reason", reason), hold,
+                                       _checks.optional("grace", grace)), _counts).result()
 
     def resume(self, mesh: ProcMesh | str = "") -> None:
         """Ends the hold of a drain."""
@@ -222,7 +237,14 @@ class HostMesh(ContextManager):
                  reason: str = "shutdown") -> dict[str, int]:
         """Stops all processes and ends the hosts, and waits: how many were attempted, ok, failed,
         and how many hosts are down. Raises StopError with the hosts that failed."""
-        return Future(self._core.shutdown(timeout, grace, reason), _counts).result()
+        return self.shutdown_async(timeout, grace, reason).result()
+
+    def shutdown_async(self, timeout: float = 30, grace: float | None = None,
+                       reason: str = "shutdown") -> Future[dict[str, int]]:
+        """The same as a Future."""
+        return Future(self._core.shutdown(_checks.seconds("timeout", timeout),
+                                          _checks.optional("grace", grace),
+                                          _checks.text("reason", reason)), _counts)
 
     def close(self) -> None:
         """Hosts of this program are told to end, without waiting; attached ones stay."""
@@ -283,8 +305,15 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _events(value: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return value
+def _complete(answer: tuple[list[dict[str, Any]], list[tuple[str, str]]],
+              partial: bool) -> list[dict[str, Any]]:
+    """What hosts answered, if all of them did, or some are enough."""
+    found, silent = answer
+    if silent and not partial:
+        raise Unreachable("hosts that do not answer: "
+                          + "; ".join(f"{host}: {problem}" for host, problem in sorted(silent))
+                          + ". partial=True: what the others know")
+    return found
 
 
 def _counts(value: dict[str, int]) -> dict[str, int]:
@@ -299,7 +328,10 @@ def _read(stream: _client.LogStream,
                 if item[1] is not None:
                     raise item[1]
                 return
-            yield item[1], "stdout" if item[2] == 1 else "stderr", item[3]
+            if item[4]:
+                yield item[1], "missed", str(item[4]).encode()
+            if item[3] or not item[4]:
+                yield item[1], "stdout" if item[2] == 1 else "stderr", item[3]
     finally:
         stream.close()
         inbox.close()
@@ -329,36 +361,64 @@ def ssh(*destinations: str, program: str = "", containment: str = "",
         settings: Mapping[str, object] | None = None, ready: float = _READY) -> HostMesh:
     """Starts a host on each machine by OpenSSH: `ssh("h1", "user@h2:2222")`. `program` is
     `meshbus` there; default: the one in PATH there. They end with this program."""
+    return ssh_async(*destinations, program=program, containment=containment, settings=settings,
+                     ready=ready).result()
+
+
+def ssh_async(*destinations: str, program: str = "", containment: str = "",
+              settings: Mapping[str, object] | None = None,
+              ready: float = _READY) -> Future[HostMesh]:
+    """The same as a Future."""
     return _made(_context.connect().ssh(_checks.words("ssh(...)", destinations), program,
                                         _checks.settings(settings), containment,
-                                        _checks.seconds("ready", ready)),
-                 True).result()
+                                        _checks.seconds("ready", ready)), True)
 
 
 def slurm(*, program: str = "", containment: str = "",
           settings: Mapping[str, object] | None = None, ready: float = _READY) -> HostMesh:
     """Starts a host on each node of the Slurm job that this program is part of."""
+    return slurm_async(program=program, containment=containment, settings=settings,
+                       ready=ready).result()
+
+
+def slurm_async(*, program: str = "", containment: str = "",
+                settings: Mapping[str, object] | None = None,
+                ready: float = _READY) -> Future[HostMesh]:
+    """The same as a Future."""
     return _made(_context.connect().slurm(program or _context.program(),
                                           _checks.settings(settings), containment,
-                                          _checks.seconds("ready", ready)),
-                 True).result()
+                                          _checks.seconds("ready", ready)), True)
 
 
 def attach(*addresses: str, name: str = "hosts", timeout: float = 5) -> HostMesh:
     """Running hosts, by their addresses (`attach("tcp:h1:7420", "tcp:h2:7420")`) or by the `ref` of
     a HostMesh. They stay when this program ends."""
-    if not addresses:
-        raise ConfigurationError("attach() wants the addresses of hosts, or the ref of a HostMesh")
-    if len(addresses) == 1 and "@" in addresses[0]:
-        pending = _context.connect().attach_ref(addresses[0], timeout, False)
-    else:
-        pending = _context.connect().attach(name, _checks.words("attach(...)", addresses), timeout)
-    return _made(pending, False).result()
+    return attach_async(*addresses, name=name, timeout=timeout).result()
 
 
-def take(ref: str, *, timeout: float = 5) -> HostMesh:
-    """Running hosts, owned from now on: they are told to end when this program is done with
-    them. `ref` is that of a HostMesh."""
-    if "@" not in ref:
-        raise NotExist(f"take() wants the ref of a HostMesh, not {ref!r}")
-    return _made(_context.connect().attach_ref(ref, timeout, True), True).result()
+def attach_async(*addresses: str, name: str = "hosts", timeout: float = 5) -> Future[HostMesh]:
+    """The same as a Future."""
+    return _attached("attach()", addresses, name, timeout, is_taken=False)
+
+
+def take(*addresses: str, name: str = "hosts", timeout: float = 5) -> HostMesh:
+    """Running hosts, as for attach(), owned from now on: they are told to end when this program is
+    done with them. Raises Refused when another program or a controller answers for them."""
+    return take_async(*addresses, name=name, timeout=timeout).result()
+
+
+def take_async(*addresses: str, name: str = "hosts", timeout: float = 5) -> Future[HostMesh]:
+    """The same as a Future."""
+    return _attached("take()", addresses, name, timeout, is_taken=True)
+
+
+def _attached(what: str, addresses: tuple[str, ...], name: str, timeout: float, *,
+              is_taken: bool) -> Future[HostMesh]:
+    words = _checks.words(what, addresses)
+    seconds = _checks.seconds("timeout", timeout)
+    if not words:
+        raise ConfigurationError(f"{what} wants the addresses of hosts, or the ref of a HostMesh")
+    context = _context.connect()
+    if len(words) == 1 and "@" in words[0] and not words[0].startswith("unix:"):
+        return _made(context.attach_ref(words[0], seconds, is_taken), is_taken)
+    return _made(context.attach(name, words, seconds, is_taken), is_taken)

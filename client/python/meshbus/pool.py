@@ -3,16 +3,18 @@ from __future__ import annotations
 
 import collections
 import concurrent.futures
+import os
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
-from meshbus import _context, _wire
+from meshbus import _checks, _context, _wire
 from meshbus.actor import Actor, endpoint
-from meshbus.errors import Error, FateUnknown, NotExist, Refused, RemoteError, Unreachable
-from meshbus.future import Future
+from meshbus.errors import (ConfigurationError, Error, FateUnknown, NotExist, Refused, RemoteError,
+                            Unreachable)
+from meshbus.future import Future, check_process
 from meshbus.hosts import HostMesh
 from meshbus.spec import Restart, ignore
 from meshbus.reports import RankReport
@@ -76,7 +78,18 @@ class Pool(concurrent.futures.Executor):
 
     def __init__(self, hosts: HostMesh, per_host: Axes = 1, *, retries: int = 0,
                  initializer: Callable[..., object] | None = None,
-                 initargs: tuple[Any, ...] = (), name: str = "pool") -> None:
+                 initargs: tuple[Any, ...] = (), name: str = "pool", **workers: Any) -> None:
+        """`per_host` workers on each of the hosts. `workers`: more of what HostMesh.workers()
+        takes, such as zygote=["numpy"], env= or limits=."""
+        if not isinstance(hosts, HostMesh):
+            raise ConfigurationError(f"Pool() wants a HostMesh, such as meshbus.start(), not "
+                                     f"{hosts!r}")
+        if _checks.whole("retries", retries) < 0:
+            raise ConfigurationError(f"retries is {retries}: expected a number from 0")
+        if taken := {"on_failure", "restart", "setup"} & workers.keys():
+            raise ConfigurationError(f"{', '.join(sorted(taken))}: a Pool decides that itself; "
+                                     "initializer= is called first in each worker")
+        self._process = os.getpid()
         self._retries = retries
         self._init = (initializer, initargs)
         self._changed = threading.Condition()
@@ -85,7 +98,8 @@ class Pool(concurrent.futures.Executor):
         self._problem: str | None = None  # why no worker is left
         self._calls: set[Future[Any]] = set()  # that are under way
         self._procs = hosts.workers(per_host, name=name, on_failure=ignore,
-                                    restart=Restart(on="always", delay=0.05, max_delay=5))
+                                    restart=Restart(on="always", delay=0.05, max_delay=5),
+                                    **workers)
         self._num_workers = len(self._procs)
         self._serving = self._num_workers  # threads
         self._threads = [threading.Thread(target=self._serve, args=(rank,), daemon=True,
@@ -98,12 +112,16 @@ class Pool(concurrent.futures.Executor):
     def __len__(self) -> int:
         return len(self._procs)
 
+    def __repr__(self) -> str:
+        return f"<Pool {self._procs.name}: {self._num_workers} of {len(self)} workers>"
+
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
                ) -> concurrent.futures.Future[T]:
         """Runs `fn(*args, **kwargs)` in a worker; its result, later."""
         # A bytearray arrives as one, so that arrays in it can be written to.
         body = bytearray().join(_wire.dumps((fn, args, kwargs), what="the function or an argument"))
         future: concurrent.futures.Future[T] = concurrent.futures.Future()
+        check_process(self._process)
         with self._changed:
             if self._problem is not None:
                 raise BrokenPool(self._problem)
@@ -116,6 +134,8 @@ class Pool(concurrent.futures.Executor):
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """No more tasks. Those that are there are done first (or cancelled, those that have not
         begun); then the workers are stopped. wait=False: that happens later."""
+        if os.getpid() != self._process:
+            return
         with self._changed:
             self._is_closed = True
             if cancel_futures:
@@ -130,6 +150,8 @@ class Pool(concurrent.futures.Executor):
 
     def close(self) -> None:
         """Ends the workers at once; tasks that are not done fail."""
+        if os.getpid() != self._process:
+            return
         _context.forget(self)
         with self._changed:
             self._is_closed = True

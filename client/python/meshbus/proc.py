@@ -69,11 +69,12 @@ class Proc:
 
     def call(self, rank: int, port: int, body: Any, timeout: float | None = 30) -> bytes:
         """Asks a port of a rank of this mesh and waits."""
-        return bytes(_proc.call(rank, port, body, _checks.timeout(timeout)))
+        return bytes(_proc.call(_checks.whole("a rank", rank), _checks.port(port), body,
+                                _checks.timeout(timeout)))
 
     def send(self, rank: int, port: int, body: Any) -> None:
         """Tells a port of a rank of this mesh; nobody answers."""
-        _proc.send(rank, port, body)
+        _proc.send(_checks.whole("a rank", rank), _checks.port(port), body)
 
     def __repr__(self) -> str:
         return f"<Proc {self.rank} of {self.world_size}: {self.point}>"
@@ -99,13 +100,13 @@ class Ranks:
 
     def call(self, port: int, body: Any, timeout: float | None = 30) -> ValueMesh[bytes]:
         """Asks a port of each and waits: an answer or an error for each."""
-        answers = _proc.call_all(self._ref, port, body, _checks.timeout(timeout))
+        answers = _proc.call_all(self._ref, _checks.port(port), body, _checks.timeout(timeout))
         return ValueMesh(self.extent, [failed(answer) if isinstance(answer, Error)
                                        else bytes(answer) for answer in answers])
 
     def cast(self, port: int, body: Any) -> None:
         """Tells a port of each; nobody answers."""
-        _proc.cast(self._ref, port, body)
+        _proc.cast(self._ref, _checks.port(port), body)
 
     def __repr__(self) -> str:
         return f"<Ranks {self.extent} of {self._ref.name}>"
@@ -169,7 +170,7 @@ def init(ports: Mapping[int, PortHandler] | None = None, *, exit_on_stop: bool =
             assert _late_ports is not None
             _late_ports[number] = _port(function)
         return this_proc()
-    return _start({number: _port(f) for number, f in (ports or {}).items()},
+    return _start({_checks.port(number): _port(f) for number, f in (ports or {}).items()},
                   _exit_on_stop() if exit_on_stop else _nothing, actor_threads)
 
 

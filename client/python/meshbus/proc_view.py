@@ -13,6 +13,12 @@ TIMEOUT = 30.0
 """Seconds for an answer, when the call names none."""
 
 
+def _arrive(pending: _client.Pending | None) -> None:
+    """Waits for a large body, which goes before its message."""
+    if pending is not None:
+        Future(pending, lambda _: None).result()
+
+
 class ProcView:
     """Some of the processes of a mesh: to call and to cast to."""
 
@@ -41,14 +47,14 @@ class ProcView:
         """Asks a port of each: an answer or an error for each, later."""
         extent = self.extent
         seconds = _checks.timeout(timeout)
-        pending = _context.connect().call_all(self._ref, port, body, seconds)
+        pending = _context.connect().call_all(self._ref, _checks.port(port), body, seconds)
         return Future(pending, lambda answers: ValueMesh(extent, [
             failed(answer) if isinstance(answer, Error) else bytes(answer)
             for answer in answers]))
 
     def cast(self, port: int, body: Any) -> None:
         """Tells a port of each; nobody answers."""
-        _context.connect().cast(self._ref, port, body)
+        _arrive(_context.connect().cast(self._ref, _checks.port(port), body))
 
     def __repr__(self) -> str:
         return f"<ProcView {self.extent} of {self._ref.name}>"
@@ -69,12 +75,13 @@ class OneProc:
     def call(self, port: int, body: Any, timeout: float | None = TIMEOUT) -> Future[bytes]:
         """Asks a port of it."""
         seconds = _checks.timeout(timeout)
-        pending = _context.connect().call(self._ref, self._ordinal, port, body, seconds)
+        pending = _context.connect().call(self._ref, self._ordinal, _checks.port(port), body,
+                                          seconds)
         return Future(pending, bytes)
 
     def send(self, port: int, body: Any) -> None:
         """Tells a port of it; nobody answers."""
-        _context.connect().send(self._ref, self._ordinal, port, body)
+        _arrive(_context.connect().send(self._ref, self._ordinal, _checks.port(port), body))
 
     def __repr__(self) -> str:
         return f"<proc {self.id}>"

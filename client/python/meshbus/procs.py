@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import collections
+import os
 import signal as signals
 import threading
 import time
@@ -10,14 +11,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from meshbus import _client, _context, _wire, reports
+from meshbus import _checks, _client, _context, _wire, reports
 from meshbus._owner import ContextManager
 from meshbus._views import cut
 from meshbus.actor import Actor, endpoint, endpoints_of
 from meshbus.actors import ActorMesh
-from meshbus.errors import ConfigurationError, Error, MeshFailure, OutOfRange, Refused, Timeout
+from meshbus.errors import (ActorFailure, ConfigurationError, Error, MeshFailure, OutOfRange,
+                            Refused, Timeout)
 from meshbus.event_stream import EventStream
-from meshbus.future import Flag, Future
+from meshbus.future import Flag, Future, check_process
 from meshbus.proc_view import TIMEOUT, OneProc, ProcView
 from meshbus.reports import ActorReport, Binding, Event, Outcome, RankReport
 from meshbus.values import Extent, ValueMesh
@@ -34,6 +36,10 @@ _KEPT_OUTPUT = 1 << 20
 """Bytes of output that are kept for a reader that comes later."""
 
 
+_PIECE = 256 * 1024
+"""Bytes for a stdin that go in one message."""
+
+
 class SpawnOptions:
     """`procs.options(name="tally").spawn(Counter, 40)`: how actors are made."""
 
@@ -47,6 +53,10 @@ class SpawnOptions:
 
     def spawn(self, cls: Callable[Q, A], *args: Q.args, **kwargs: Q.kwargs) -> A:
         """Makes an actor of the class in each rank."""
+        return self.spawn_async(cls, *args, **kwargs).result()
+
+    def spawn_async(self, cls: Callable[Q, A], *args: Q.args, **kwargs: Q.kwargs) -> Future[A]:
+        """The same as a Future: `await procs.options(...).spawn_async(Counter, 40)`."""
         return self._procs._spawn(cls, args, kwargs, self._name, self._timeout, self._on_failure,
                                   self._again)
 
@@ -62,7 +72,8 @@ class _Runner(Actor):
 
 class ProcMesh(ContextManager):
     """Processes that this program owns. `with`: they are stopped at its end, which raises
-    MeshFailure when one of them ended though nobody had asked, and nothing else was told."""
+    MeshFailure when one of them ended though nobody had asked, and nothing else was told, and
+    ActorFailure when an actor failed that nobody else was told of."""
 
     _order = 2
 
@@ -90,6 +101,9 @@ class ProcMesh(ContextManager):
         self._ended = Flag()
         self._names: dict[str, int] = {}
         self._runners: list[_Runner] = []
+        self._actors: weakref.WeakSet[ActorMesh] = weakref.WeakSet()
+        self._process = os.getpid()
+        self._is_handed_over = False
         self._lives = 0  # restarts that were told
         self._runner_lives = 0
         self._thread = threading.Thread(target=self._dispatch, name="meshbus-events", daemon=True)
@@ -144,6 +158,7 @@ class ProcMesh(ContextManager):
     def events(self) -> EventStream:
         """Everything that has happened so far and that happens from now on: changes of ranks,
         failures, restarts, output (with output="stream"), and the end."""
+        check_process(self._process)
         with self._lock:
             stream = EventStream(self._history, self._streams.discard)
             self._streams.add(stream)
@@ -193,13 +208,18 @@ class ProcMesh(ContextManager):
 
     def status(self, timeout: float = 10) -> list[RankReport]:
         """Asks the hosts how each rank is."""
-        return Future(self._core.status(timeout),
-                      lambda ranks: [reports.rank_report(rank) for rank in ranks]).result()
+        return self.status_async(timeout).result()
+
+    def status_async(self, timeout: float = 10) -> Future[list[RankReport]]:
+        """The same as a Future."""
+        return Future(self._core.status(_checks.seconds("timeout", timeout)),
+                      lambda ranks: [reports.rank_report(rank) for rank in ranks])
 
     def __len__(self) -> int:
         return len(self._ref)
 
     def __getitem__(self, rank: int) -> OneProc:
+        _checks.whole("a rank", rank)
         if not -len(self) <= rank < len(self):
             raise OutOfRange(f"there is no rank {rank} among {len(self)}")
         return OneProc(self._ref, rank % len(self))
@@ -223,6 +243,10 @@ class ProcMesh(ContextManager):
         """Makes an actor of the class in each rank: `counters = procs.spawn(Counter, 40)`. What
         comes back has its endpoints, for all of them. (For type checkers it is a Counter; it is an
         ActorMesh.)"""
+        return self.spawn_async(cls, *args, **kwargs).result()
+
+    def spawn_async(self, cls: Callable[Q, A], *args: Q.args, **kwargs: Q.kwargs) -> Future[A]:
+        """The same as a Future: `await procs.spawn_async(Counter, 40)`."""
         return self._spawn(cls, args, kwargs, None, None, None)
 
     def options(self, *, name: str | None = None, timeout: float | None = None,
@@ -231,21 +255,24 @@ class ProcMesh(ContextManager):
         """The same with a name for the actors, a time for their constructors, or a function that
         hears of failures: `procs.options(name="tally").spawn(Counter, 40)`. With `again` the actor
         is made again, with the same arguments, in a rank that was restarted (restart=)."""
-        return SpawnOptions(self, name, timeout, on_failure, again)
+        seconds = None if timeout is None else _checks.seconds("timeout", timeout)
+        return SpawnOptions(self, name, seconds, on_failure, again)
 
     def _spawn(self, cls: Callable[..., A], args: Any, kwargs: Any, name: str | None,
                timeout: float | None, on_failure: Callable[[ActorReport], object] | None,
-               again: bool = False) -> A:
+               again: bool = False) -> Future[A]:
         return self._spawn_in(self._ref, cls, args, kwargs, name, timeout, on_failure, again)
 
     def _spawn_at(self, rank: int, cls: type[A], args: Any) -> A:
         """For the package: an actor in one rank."""
         only = cut(self._ref, dict(self.extent.point(rank)))
-        return self._spawn_in(only, cls, args, {}, None, None, None)
+        return self._spawn_in(only, cls, args, {}, None, None, None).result()
 
     def _spawn_in(self, ref: _client.ProcMeshRef, cls: Callable[..., A], args: Any, kwargs: Any,
                   name: str | None, timeout: float | None,
-                  on_failure: Callable[[ActorReport], object] | None, again: bool = False) -> A:
+                  on_failure: Callable[[ActorReport], object] | None,
+                  again: bool = False) -> Future[A]:
+        check_process(self._process)
         if not isinstance(cls, type) or not issubclass(cls, Actor):
             raise ConfigurationError(f"spawn() wants a class that derives from meshbus.Actor, not "
                                      f"{cls!r}")
@@ -256,8 +283,11 @@ class ProcMesh(ContextManager):
         inbox = _client.Inbox()
         pending = self._core.spawn_actors("python", name or self._fresh_name(cls), params, ref,
                                           timeout, again, inbox)
-        made: Any = Future(pending, lambda core: ActorMesh(core, cls, inbox, on_failure)).result()
-        return made
+        def made(core: _client.Actors) -> Any:
+            actors = ActorMesh(core, cls, inbox, on_failure)
+            self._actors.add(actors)
+            return actors
+        return Future(pending, made)
 
     def _fresh_name(self, cls: type) -> str:
         base = "".join(c if c.isascii() and c.isalnum() else "_" for c in cls.__name__.lower())
@@ -291,7 +321,7 @@ class ProcMesh(ContextManager):
     def wait_ready(self, timeout: float = 30) -> None:
         """Waits until every rank is ready, also one that begins a new life (restart=), or has
         ended for good. Raises Timeout with the ranks that are not."""
-        end = time.monotonic() + timeout
+        end = time.monotonic() + _checks.seconds("timeout", timeout)
         with self.events() as events:
             while True:
                 left = [report.rank for report in self.reports
@@ -321,6 +351,16 @@ class ProcMesh(ContextManager):
             raise Refused("this mesh was closed before it ended")
         return self._last
 
+    def _raise_failure(self) -> None:
+        """For the package: raises MeshFailure when a rank has failed, as the hosts know now."""
+        if self._is_closed or self._handlers.on_failure is not None:
+            return
+        if any(report.is_failure for report in self.status()):
+            self._failed.wait(5)  # until this program was told, too
+        if self._failure is not None and not self._was_raised:
+            self._was_raised = True
+            raise MeshFailure(self._failure)
+
     def _settle(self, seconds: float) -> None:
         """After a stop: waits until the end was told, and failures before it."""
         if self._thread is not threading.current_thread():
@@ -337,7 +377,20 @@ class ProcMesh(ContextManager):
                    timeout: float | None = None) -> Future[Outcome]:
         """The same as a Future."""
         self._check(ranks)
-        return Future(self._core.stop(sorted(ranks), reason, grace, timeout), reports.outcome)
+        _checks.text("reason", reason)
+        return Future(self._core.stop(sorted(ranks), reason, _checks.optional("grace", grace),
+                                      _checks.optional("timeout", timeout)), reports.outcome)
+
+    def handover(self, controller: str, *, detach: bool = False, lease: float | None = None,
+                 timeout: float = 10) -> None:
+        """Gives the mesh to a controller, by its ProcId (`meshbus controller` prints it): from then
+        on that answers for the ranks, and carries out restart=; the end of this program ends
+        nothing. detach: they live on when nobody answers for them any more. Raises Refused, and
+        what hosts that did not confirm say; then this program is still the owner."""
+        _checks.text("controller", controller)
+        Future(self._core.handover(controller, detach, _checks.optional("lease", lease),
+                                   _checks.seconds("timeout", timeout)), lambda _: None).result()
+        self._is_handed_over = True
 
     def signal(self, number: int, *ranks: int) -> None:
         """Sends a signal to the process groups of all ranks, or of these. Returns when the
@@ -352,10 +405,10 @@ class ProcMesh(ContextManager):
     def kill(self, *ranks: int, timeout: float = 10) -> None:
         """Ends all ranks, or these, by SIGKILL, and waits until they are gone. To this mesh it is
         a failure like any other: for tests. (stop() is an end that was asked for.)"""
+        end = time.monotonic() + _checks.seconds("timeout", timeout)
         before = {report.rank: report for report in self.reports}
         self.signal(signals.SIGKILL, *ranks)
         left = set(ranks or range(len(self)))
-        end = time.monotonic() + timeout
         with self.events() as events:
             while True:
                 left -= {report.rank for report in self.reports if report.is_terminal
@@ -370,16 +423,19 @@ class ProcMesh(ContextManager):
         self._check((rank,))
         if not isinstance(data, (bytes, bytearray, memoryview, str)):
             raise ConfigurationError(f"write() takes bytes or a text, not {data!r}")
-        raw = data.encode() if isinstance(data, str) else bytes(data)
-        Future(self._core.write_input(rank, raw), lambda _: None).result()
+        raw = memoryview(data.encode() if isinstance(data, str) else data).cast("B")
+        for begin in range(0, max(1, len(raw)), _PIECE):
+            piece = bytes(raw[begin:begin + _PIECE])
+            Future(self._core.write_input(rank, piece), lambda _: None).result()
 
     def close_stdin(self, rank: int) -> None:
         """End of file for the stdin of a rank."""
+        self._check((rank,))
         Future(self._core.close_input(rank), lambda _: None).result()
 
     def _check(self, ranks: Iterable[int]) -> None:
         for rank in ranks:
-            if not isinstance(rank, int) or not 0 <= rank < len(self):
+            if not isinstance(rank, int) or isinstance(rank, bool) or not 0 <= rank < len(self):
                 raise OutOfRange(f"there is no rank {rank!r} among {len(self)}")
 
     def close(self) -> None:
@@ -398,8 +454,10 @@ class ProcMesh(ContextManager):
             self._thread.join(5)
 
     def _end(self, has_error: bool) -> None:
+        failures = [failure for actors in list(self._actors)
+                    if (failure := actors._failure()) is not None]
         try:
-            if not self._is_closed:
+            if not self._is_closed and not self._is_handed_over:
                 self.stop()
                 self._settle(5)
         except Error:
@@ -410,6 +468,8 @@ class ProcMesh(ContextManager):
         if not has_error and self._failure is not None and not self._was_raised:
             self._was_raised = True
             raise MeshFailure(self._failure)
+        if not has_error and failures:
+            raise ActorFailure(failures[0])
 
     def __repr__(self) -> str:
         states = collections.Counter(report.state for report in self.reports)

@@ -10,6 +10,8 @@ asked fails its test, with its exit report. Load it by `pytest_plugins = "meshbu
 """
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +27,22 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "meshbus(hosts=1, gpu=2, ...): hosts of meshbus_hosts, and the axes of "
                    "meshbus_workers on each")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
+    """A test is not passed while a worker of it has ended though nobody asked."""
+    procs = pyfuncitem.funcargs.get("meshbus_workers")
+    test = pyfuncitem.obj
+    if procs is None or inspect.iscoroutinefunction(test):
+        return
+
+    @functools.wraps(test)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        result = test(*args, **kwargs)
+        procs._raise_failure()
+        return result
+    pyfuncitem.obj = checked
 
 
 @pytest.fixture(scope="session")

@@ -225,6 +225,15 @@ def event(item: tuple[Any, ...]) -> Event:
     return Event(kind, outcome=outcome(item[1]))
 
 
+def actor_table(actors: list[ActorReport], caption: str) -> str:
+    """For notebooks: actors as a table."""
+    rows = "".join(
+        f"<tr><td>{a.rank}<td>{html.escape(a.status)}<td>{a.handled}"
+        for a in actors)
+    return (f"<table><caption>{html.escape(caption)}</caption>"
+            f"<tr><th>rank<th>status<th>handled{rows}</table>")
+
+
 def table(ranks: list[RankReport], caption: str) -> str:
     """For notebooks: ranks as a table."""
     rows = "".join(

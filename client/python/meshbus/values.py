@@ -19,6 +19,7 @@ class Extent:
     __slots__ = ("labels", "sizes")
 
     def __init__(self, **axes: int) -> None:
+        """The axes, slowest first, with their sizes."""
         self.labels: tuple[str, ...] = tuple(axes)
         self.sizes: tuple[int, ...] = tuple(axes.values())
         for label, size in axes.items():

@@ -2,7 +2,10 @@
 // on its own threads, with the GIL (InterpreterLock).
 #include "client/python/bind/bodies.h"
 #include "client/python/bind/errors.h"
+#include "client/python/bind/inbox.h"
+#include "client/python/bind/pending.h"
 #include "client/python/bind/places.h"
+#include "client/python/rank/actor_view.h"
 #include "client/python/rank/python_actor.h"
 #include "client/python/rank/rank.h"
 #include "client/python/rank/template.h"
@@ -13,8 +16,11 @@ PYBIND11_MODULE(_proc, module) {
   module.def("set_error_factory", &set_error_factory);
   module.def("set_actor_factory", &set_actor_factory);
   bind_bodies(module);
+  bind_inbox(module);
+  bind_pending(module);
   bind_proc_mesh_ref(module);
   bind_reply(module);
   bind_rank(module);
+  bind_actor_view(module);
   bind_template(module);
 }

@@ -16,6 +16,34 @@ namespace {
 constexpr std::chrono::milliseconds kLastReports{50};
 /// The hosts are ready: they are asked, whatever of the time has gone already.
 constexpr std::chrono::milliseconds kLeastTime{1000};
+/// Between two tries to reach them.
+constexpr std::chrono::milliseconds kReachPause{20};
+
+/// Whether one that said that it is ready may be there again in a moment: its broker has died since
+/// then, say, and the next one is on its way.
+bool may_come_back(ErrorCode code) {
+  return code == ErrorCode::host_unreachable || code == ErrorCode::link_lost ||
+         code == ErrorCode::fate_unknown;
+}
+
+/// Reaches hosts that are ready. Tries again until the time is over or one of them has ended.
+Result<ConnectionUse> reach_ready_hosts(const std::shared_ptr<ContextCore>& core,
+                                        const HostMeshRef& hosts, HostEnds& ends,
+                                        std::chrono::milliseconds deadline) {
+  const auto end = std::chrono::steady_clock::now() + deadline;
+  while (true) {
+    auto connection =
+        reach_hosts(core, hosts, {.deadline = std::max(left_until(end), kReachPause)});
+    if (connection || !may_come_back(connection.error().code()) || left_until(end).count() <= 0)
+      return connection;
+    for (std::uint64_t rank = 0; rank < hosts.hosts().size(); ++rank) {
+      const auto pause = rank == 0 ? kReachPause : std::chrono::milliseconds(0);
+      if (const auto how = ends.wait(rank, pause))
+        return fail(connection.error().within("host " + std::to_string(rank) + " has ended (" +
+                                              *how + ")"));
+    }
+  }
+}
 
 Result<HostMesh> allocate_by(Allocator& allocator, Context& context, const Extent& extent,
                              std::chrono::milliseconds limit) {
@@ -70,7 +98,7 @@ Result<HostMesh> HostMesh::allocate(Context& context, std::string_view base,
   if (ref->num_ranks() == 0)
     return HostMesh(std::make_unique<Impl>(core->connect_to_nobody(core), std::move(*ref),
                                            std::move(allocation)));
-  auto connection = reach_hosts(core, *ref, {.deadline = deadline});
+  auto connection = reach_ready_hosts(core, *ref, *allocation->ends(), deadline);
   if (!connection) return fail(connection.error().within("reaching " + ref->name().to_string()));
   allocation->ends()->listen([weak = std::weak_ptr(core), hosts = ref->hosts()](
                                  std::uint64_t rank, const HostEnds::End& end) {

@@ -76,7 +76,7 @@ Result<void> Accumulating::begin() {
   // comes.
   const auto body = encode_collected_call(ticket_, question_.deadline, question_.body);
   question_.body = {};
-  if (body.size() > kCastLimit) {
+  if (body.size() > question_.to->body_limit) {
     auto asked = ask_large(body);
     if (!asked) end();
     return asked;

@@ -76,10 +76,12 @@ void Calls::call_async(const ProcId& proc, std::uint32_t port, std::string_view 
   });
 }
 
-Result<void> Calls::cast_large(const ProcMeshRef& to, std::uint32_t port, std::string_view body) {
+Result<void> Calls::cast_large(const std::shared_ptr<const CastPlan>& to, std::uint32_t port,
+                               std::string_view body) {
   if (core_.reactor().is_in_turn())
     return fail(ErrorCode::would_block,
-                "a body above 960 KiB is cast in chunks, and the library's own thread cannot wait");
+                "a body above " + std::to_string(to->body_limit) +
+                    " bytes goes before its message, and the library's own thread cannot wait");
   // Before it is copied, which may take more memory than there is.
   const auto fits = core_.visit([&]() -> Result<void> {
     auto* const bus = gateway_.bus();
@@ -92,9 +94,7 @@ Result<void> Calls::cast_large(const ProcMeshRef& to, std::uint32_t port, std::s
   const auto begun = core_.visit([&]() -> Result<void> {
     auto* const bus = gateway_.bus();
     if (bus == nullptr) return fail(gateway_.closed_error());
-    const auto plan = plans_.get(to);
-    if (!plan) return fail(plan.error());
-    bus->cast_large(*plan, port, std::move(whole), arrival);
+    bus->cast_large(to, port, std::move(whole), arrival);
     core_.sender().see_off(*bus, /*is_urgent=*/true);
     return {};
   });
@@ -102,16 +102,21 @@ Result<void> Calls::cast_large(const ProcMeshRef& to, std::uint32_t port, std::s
 }
 
 Result<void> Calls::cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body) {
-  auto sent =
-      body.size() > kCastLimit ? cast_large(to, port, body) : core_.visit([&]() -> Result<void> {
-        auto* const bus = gateway_.bus();
-        if (bus == nullptr) return fail(gateway_.closed_error());
-        const auto plan = plans_.get(to);
-        if (!plan) return fail(plan.error());
-        auto cast = bus->cast(**plan, port, body);
-        core_.sender().see_off(*bus, /*is_urgent=*/!cast);
-        return cast;
-      });
+  std::shared_ptr<const CastPlan> for_large;
+  auto sent = core_.visit([&]() -> Result<void> {
+    auto* const bus = gateway_.bus();
+    if (bus == nullptr) return fail(gateway_.closed_error());
+    const auto plan = plans_.get(to);
+    if (!plan) return fail(plan.error());
+    if (body.size() > (*plan)->body_limit) {
+      for_large = *plan;
+      return {};
+    }
+    auto cast = bus->cast(**plan, port, body);
+    core_.sender().see_off(*bus, /*is_urgent=*/!cast);
+    return cast;
+  });
+  if (for_large != nullptr) sent = cast_large(for_large, port, body);
   if (!sent)
     return fail(
         sent.error().within("cast to " + to.mesh().to_string() + ", port " + std::to_string(port)));

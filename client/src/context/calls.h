@@ -35,7 +35,7 @@ class Calls {
   /// The same without waiting: `call` gets the answer.
   void call_async(const ProcId& proc, std::uint32_t port, std::string_view body,
                   std::chrono::milliseconds deadline, const std::shared_ptr<AsyncCall>& call);
-  /// Waits for the ranks when the body is above kCastLimit.
+  /// Waits for the ranks when the body is above CastPlan::body_limit.
   Result<void> cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body);
   /// By ordinal.
   Result<CastAnswers::Answers> call_all(const ProcMeshRef& to, std::uint32_t port,
@@ -48,7 +48,8 @@ class Calls {
   Result<std::shared_ptr<const CastPlan>> plan(const ProcMeshRef& view) { return plans_.get(view); }
 
  private:
-  Result<void> cast_large(const ProcMeshRef& to, std::uint32_t port, std::string_view body);
+  Result<void> cast_large(const std::shared_ptr<const CastPlan>& to, std::uint32_t port,
+                          std::string_view body);
   /// What of a call to all ranks of a view is known before it is sent.
   struct Prepared {
     std::shared_ptr<const CastPlan> plan;

@@ -300,6 +300,13 @@ MeshOutcome RankTable::outcome() const {
   return outcome;
 }
 
+std::shared_ptr<const std::vector<RankReport>> RankTable::reports_of(
+    const std::vector<std::uint64_t>& ranks) const {
+  auto reports = std::make_shared<std::vector<RankReport>>();
+  for (const auto number : ranks) reports->push_back(rank(number));
+  return reports;
+}
+
 std::string RankTable::describe(const std::vector<std::uint64_t>& ranks) const {
   constexpr std::size_t in_words = 8;
   std::string text;

@@ -136,6 +136,9 @@ class RankTable {
   /// "rank 3 (…) is starting, rank 7 (…) is running": ranks that are not there yet, at most eight
   /// of them in words. For errors.
   std::string describe(const std::vector<std::uint64_t>& ranks) const;
+  /// Their reports, for an error that is about them.
+  std::shared_ptr<const std::vector<RankReport>> reports_of(
+      const std::vector<std::uint64_t>& ranks) const;
 
  private:
   struct Extra {

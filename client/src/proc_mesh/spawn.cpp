@@ -255,12 +255,13 @@ class Spawn {
     }
     if (is_in_time || spec_.partial) return {};
     const auto left = undecided(table);
-    return fail(
+    const Error error(
         ErrorCode::proc_spawn_error,
         "mesh " + monitor_.name() + ": " + std::to_string(left.size()) + " of " +
             std::to_string(table.size()) + " ranks are not ready, and nothing has moved for " +
             std::to_string(idle.count()) +
             " ms (key spawn.idle): " + describe_stuck(table.ranks()) + ". " + table.describe(left));
+    return fail(error.about(table.reports_of(left)));
   }
 
   /// What each host was sent, when its ranks may be started anew.
@@ -311,8 +312,9 @@ class Spawn {
     }
     // What its host ended because its time was over did not end by itself.
     const bool is_late = outcome.first_failure && outcome.first_failure->code == ErrorCode::timeout;
-    return fail(is_late ? ErrorCode::proc_spawn_error : ErrorCode::proc_creation_error,
-                std::move(detail));
+    const Error error(is_late ? ErrorCode::proc_spawn_error : ErrorCode::proc_creation_error,
+                      std::move(detail));
+    return fail(error.about(table.reports_of(fallen)));
   }
 
   /// MASTER_ADDR and MASTER_PORT: where rank 0 may listen.

@@ -130,7 +130,7 @@ Result<MeshOutcome> stop_ranks(ContextCore& core, Connection& connection, MeshMo
     for (const auto& [host, problem] : problems)
       detail +=
           "; " + monitor.mesh().hosts()[host].to_string() + " did not take the order: " + problem;
-    return fail(ErrorCode::stop_error, std::move(detail));
+    return fail(Error(ErrorCode::stop_error, std::move(detail)).about(table.reports_of(left)));
   }
   // Exit reports, and handlers of ranks that have failed before the stop, are a matter of
   // milliseconds; without them it is an end all the same.

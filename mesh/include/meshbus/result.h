@@ -2,10 +2,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <tl/expected.hpp>
 
@@ -57,6 +59,8 @@ enum class ErrorCode : std::uint16_t {
 /// The stable name of a code: "not_exist". Never null.
 std::string_view to_string(ErrorCode code) noexcept;
 
+struct RankReport;
+
 /// An error: a stable code, and a text for people that says what, where and why. Each level may put
 /// context in front of the text.
 class Error {
@@ -72,6 +76,14 @@ class Error {
   Error at(std::size_t position) const;
   /// The same error with "context: " put in front of the detail.
   Error within(std::string_view context) const;
+  /// The ranks that it is about, as their launcher knows them: of a spawn that failed
+  /// (proc_spawn_error, proc_creation_error) and of a stop that did not reach every rank
+  /// (stop_error). Null: none. Needs meshbus/rank_report.h. They do not travel on the wire.
+  const std::shared_ptr<const std::vector<RankReport>>& reports() const noexcept {
+    return reports_;
+  }
+  /// The same error, with these reports.
+  Error about(std::shared_ptr<const std::vector<RankReport>> reports) const;
   /// "not_exist: mesh trainers: no rank 9 of 8"
   std::string to_string() const;
 
@@ -79,6 +91,7 @@ class Error {
   ErrorCode code_;
   std::string detail_;
   std::optional<std::size_t> position_;
+  std::shared_ptr<const std::vector<RankReport>> reports_;
 };
 
 /// A value or an Error: what everything returns that may fail at run time.

@@ -14,6 +14,7 @@
 #include <variant>
 #include <vector>
 
+#include "meshbus/actor_ref.h"
 #include "meshbus/address.h"
 #include "meshbus/point.h"
 #include "meshbus/proc_mesh_ref.h"
@@ -260,6 +261,15 @@ class Proc {
   std::future<Result<std::string>> call_async(const ProcId& to, std::uint32_t port,
                                               std::string_view body,
                                               std::chrono::milliseconds deadline);
+
+  /// Asks an actor, of this proc or any other, from outside of actors: main(), or a thread of the
+  /// program's own. `then` gets the answer, once, on the library's own thread: it must not wait.
+  /// Errors: as call().
+  void call_async(const ActorId& to, const MessageType& type, std::string_view body,
+                  std::chrono::milliseconds deadline,
+                  std::function<void(Result<std::string>)> then);
+  /// Tells an actor; nobody answers. Never waits. Errors and order: as ActorContext::send.
+  Result<void> send(const ActorId& to, const MessageType& type, std::string_view body);
 
   /// Sends a message that nobody answers. Messages from here to one receiver arrive in the order in
   /// which they were sent. When more is waiting to leave than the queue holds (16 MiB or 16,384

@@ -1,4 +1,4 @@
-#include "client/python/launcher/inbox.h"
+#include "client/python/bind/inbox.h"
 
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -42,6 +42,7 @@ std::optional<Inbox::Item> Inbox::take() {
 }
 
 py::list Inbox::drain() {
+  check_process_();
   // First: what is pushed from here on makes it readable again.
   eventfd_t count = 0;
   ::eventfd_read(descriptor_, &count);
@@ -51,6 +52,7 @@ py::list Inbox::drain() {
 }
 
 py::object Inbox::get(std::optional<double> seconds) {
+  check_process_();
   wait_with_signals(seconds, [this](std::chrono::steady_clock::time_point until) {
     std::unique_lock lock(mutex_);
     return changed_.wait_until(lock, until, [this] { return is_closed_ || !items_.empty(); });
@@ -66,7 +68,8 @@ void Inbox::close() {
 }
 
 void bind_inbox(py::module_& module) {
-  py::class_<Inbox, std::shared_ptr<Inbox>>(module, "Inbox", "What C++ threads say to Python.")
+  py::class_<Inbox, std::shared_ptr<Inbox>>(module, "Inbox", py::module_local(),
+                                            "What C++ threads say to Python.")
       .def(py::init<>())
       .def("fileno", &Inbox::descriptor)
       .def("drain", &Inbox::drain)

@@ -12,7 +12,8 @@
 
 #include <pybind11/pybind11.h>
 
-#include "client/python/launcher/inbox.h"
+#include "client/python/bind/inbox.h"
+#include "client/python/bind/process_check.h"
 
 namespace meshbus::python {
 
@@ -26,9 +27,10 @@ class Pending {
   /// The result is there. Only the first one counts. From any thread.
   void fill(Value value);
   bool is_done() const;
-  /// Whether it is there by then. Needs the GIL.
+  /// Whether it is there by then. Needs the GIL. Raises in a child of fork().
   bool wait(std::optional<double> seconds);
-  /// Puts `token` into the inbox once it is there. Any number may watch.
+  /// Puts `token` into the inbox once it is there. Any number may watch. Raises in a child of
+  /// fork().
   void notify(const std::shared_ptr<Inbox>& inbox, std::uint64_t token);
   /// Gives it up: what works for it ends, and fills it with an error if need be.
   void cancel() { stop_.request_stop(); }
@@ -38,6 +40,7 @@ class Pending {
   py::object take();
 
  private:
+  ProcessCheck check_process_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::stop_source stop_;

@@ -1,4 +1,4 @@
-#include "client/python/launcher/gathering.h"
+#include "client/python/bind/gathering.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "client/python/launcher/pending.h"
+#include "client/python/bind/pending.h"
 
 #include <utility>
 
@@ -36,6 +36,7 @@ bool Pending::is_done() const {
 }
 
 bool Pending::wait(std::optional<double> seconds) {
+  check_process_();
   return wait_with_signals(seconds, [this](std::chrono::steady_clock::time_point until) {
     std::unique_lock lock(mutex_);
     return changed_.wait_until(lock, until, [this] { return is_done_; });
@@ -43,6 +44,7 @@ bool Pending::wait(std::optional<double> seconds) {
 }
 
 void Pending::notify(const std::shared_ptr<Inbox>& inbox, std::uint64_t token) {
+  check_process_();
   {
     std::lock_guard lock(mutex_);
     if (!is_done_) {
@@ -64,13 +66,16 @@ py::object Pending::take() {
 }
 
 void bind_pending(py::module_& module) {
-  py::class_<Pending, std::shared_ptr<Pending>>(module, "Pending", "A result that is under way.")
+  py::class_<Pending, std::shared_ptr<Pending>>(module, "Pending", py::module_local(),
+                                                "A result that is under way.")
       .def(py::init<>(), "One that Python fills itself.")
       .def("fill", [](Pending& pending) { pending.fill({}); })
       .def("cancel", &Pending::cancel, py::call_guard<py::gil_scoped_release>())
       .def("done", &Pending::is_done)
       .def("wait", &Pending::wait, py::arg("timeout") = py::none())
       .def("notify", &Pending::notify)
+      .def_static(
+          "inbox", [] { return std::make_shared<Inbox>(); }, "An Inbox for notify().")
       .def("take", &Pending::take);
 }
 

@@ -9,6 +9,8 @@
 
 #include <pybind11/pybind11.h>
 
+#include "client/python/bind/process_check.h"
+
 namespace meshbus::python {
 
 namespace py = pybind11;
@@ -29,7 +31,7 @@ class Inbox {
   /// Everything that is there. Needs the GIL.
   py::list drain();
   /// The next item; None when it is closed and empty, or the time is over. Needs the GIL, which is
-  /// released meanwhile; signals interrupt it.
+  /// released meanwhile; signals interrupt it. Raises in a child of fork().
   py::object get(std::optional<double> seconds);
   /// Ends all waiting. What is there can still be taken.
   void close();
@@ -39,6 +41,7 @@ class Inbox {
  private:
   std::optional<Item> take();
 
+  ProcessCheck check_process_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Item> items_;

@@ -1,0 +1,172 @@
+"""The endpoints of actors, as a launcher and other actors call them."""
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from meshbus import _checks, _wire
+from meshbus.actor import Endpoint, Stream
+from meshbus.errors import ConfigurationError, Error, NotExist, Refused, RemoteError
+from meshbus.future import Future, readable
+from meshbus.values import Extent, Point, ValueMesh, failed
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from meshbus import _client, _proc
+    from meshbus.future import Inbox, Pending
+
+    Actors = _client.Actors | _proc.Actors
+
+_TIMEOUT = 30.0
+_TRUTH = {"true": True, "false": False}
+
+
+def _decode_one(answer: Any, rank: int, extent: Extent) -> Any:
+    """The value of an answer, or an entry for its error."""
+    if isinstance(answer, Error):
+        point = str(extent.point(rank))
+        answer.add_note(f"rank {rank} ({point})" if point else f"rank {rank}")
+        return failed(answer)
+    try:
+        flags, value = _wire.loads(answer)
+    except _wire.Foreign:
+        return bytes(answer)
+    except Exception as error:  # whatever the class of the value says
+        wrong = RemoteError(f"the answer cannot be unpickled here: {type(error).__name__}: "
+                            f"{error}", rank=rank, point=str(extent.point(rank)))
+        wrong.__cause__ = error
+        return failed(wrong)
+    if flags != _wire.RAISED:
+        return value
+    text, trace, pickled = value
+    remote = RemoteError(text, trace, rank, str(extent.point(rank)))
+    if pickled is not None:
+        try:
+            remote.__cause__ = _wire.loads(pickled)[1]
+        except Exception as error:
+            remote.add_note(f"(its exception cannot be unpickled here: {error})")
+    return failed(remote)
+
+
+class ActorEndpoint(Endpoint[Any, Any]):
+    """An endpoint of a mesh of actors, with the time that its answers may take."""
+
+    __slots__ = ("_core", "_name", "_timeout", "_extent", "_what")
+
+    def __init__(self, core: Actors, name: str, what: str,
+                 timeout: float = _TIMEOUT) -> None:
+        self._core = core
+        self._name = name
+        self._what = what
+        self._timeout = timeout
+        self._extent = Extent.from_shape(core.shape)
+
+    def options(self, *, timeout: float | None) -> ActorEndpoint:
+        return ActorEndpoint(self._core, self._name, self._what, _checks.timeout(timeout))
+
+    def _body(self, args: Any, kwargs: Any, flags: int = _wire.PICKLE) -> _wire.Parts:
+        return _wire.dumps((args, kwargs), flags, f"an argument of {self._what}")
+
+    def _decode(self, answers: list[Any]) -> ValueMesh[Any]:
+        extent = self._extent
+        return ValueMesh(extent, [_decode_one(answer, rank, extent)
+                                  for rank, answer in enumerate(answers)])
+
+    def __call__(self, *args: Any, **kwargs: Any) -> ValueMesh[Any]:
+        return self.call(*args, **kwargs).result().check()
+
+    def call(self, *args: Any, **kwargs: Any) -> Future[ValueMesh[Any]]:
+        pending = self._core.call(self._name, self._body(args, kwargs), self._timeout)
+        return Future(pending, self._decode)
+
+    def one(self, *args: Any, **kwargs: Any) -> Future[Any]:
+        if len(self._core) != 1:
+            raise ConfigurationError(f"{self._what}.one() is for one actor, and here are "
+                                     f"{len(self._core)}: slice first")
+        return self.call(*args, **kwargs)._then(lambda values: values[0])
+
+    def cast(self, *args: Any, **kwargs: Any) -> None:
+        pending = self._core.send(self._name, self._body(args, kwargs))
+        if pending is not None:
+            Future(pending, lambda _: None).result()
+
+    def reduce(self, how: str, *args: Any, **kwargs: Any) -> Future[Any]:
+        _checks.text("reduce()", how)
+        if not hasattr(self._core, "reduce"):
+            raise Refused(f"{self._what}.reduce() is for launchers: their hosts reduce. Here, ask "
+                          "for the values and reduce them")
+        body = self._body(args, kwargs, _wire.TEXT)
+        pending = self._core.reduce(self._name, body, how, self._timeout)
+        return Future(pending, lambda answer: self._reduced(how, *answer))
+
+    def _reduced(self, how: str, text: str | None, errors: dict[int, Exception],
+                 messages: int) -> Any:
+        if len(errors) == 1:
+            rank, error = next(iter(errors.items()))
+            error.add_note(f"rank {rank} ({self._extent.point(rank)})")
+            raise error
+        if errors:
+            raise ExceptionGroup(f"{len(errors)} of {self._extent.num_ranks} ranks have no part",
+                                 list(errors.values()))
+        if text is None:
+            raise NotExist("no rank has a part")
+        if how in ("any", "all"):
+            return _TRUTH.get(text, text)
+        try:
+            return float(text) if any(mark in text for mark in ".en") else int(text)
+        except ValueError:
+            return text
+
+    def stream(self, *args: Any, **kwargs: Any) -> Stream[Any]:
+        inbox: Any = self._core.inbox()  # of its kind
+        pending = self._core.stream(self._name, self._body(args, kwargs), self._timeout, inbox)
+        return _Stream(self._extent, inbox, pending)
+
+    def __repr__(self) -> str:
+        return f"<endpoint {self._what} of {len(self._core)} actors>"
+
+
+class _Stream(Stream[Any]):
+    """Answers in an inbox. Given up half way, it cancels the rest."""
+
+    def __init__(self, extent: Extent, inbox: Inbox, pending: Pending) -> None:
+        self._extent = extent
+        self._inbox = inbox
+        self._pending = pending
+        self._left = extent.num_ranks
+        self._waiting: collections.deque[tuple[int, Any]] = collections.deque()
+        self._turn: asyncio.Lock | None = None  # one task at a time reads the inbox
+
+    def _value(self, ordinal: int, answer: Any) -> tuple[Point, Any]:
+        point = self._extent.point(ordinal)
+        self._left -= 1
+        return point, ValueMesh(Extent(), [_decode_one(answer, ordinal, self._extent)])[0]
+
+    def __iter__(self) -> Iterator[tuple[Point, Any]]:
+        return self
+
+    def __next__(self) -> tuple[Point, Any]:
+        if self._left == 0:
+            raise StopIteration
+        return self._value(*(self._waiting.popleft() if self._waiting else self._inbox.get()))
+
+    def __aiter__(self) -> _Stream:
+        return self
+
+    async def __anext__(self) -> tuple[Point, Any]:
+        import asyncio
+        if self._turn is None:
+            self._turn = asyncio.Lock()
+        async with self._turn:
+            if self._left == 0:
+                raise StopAsyncIteration
+            while not self._waiting:
+                self._waiting.extend(self._inbox.drain())
+                if not self._waiting:
+                    await readable(self._inbox)
+            return self._value(*self._waiting.popleft())
+
+    def __del__(self) -> None:
+        self._pending.cancel()

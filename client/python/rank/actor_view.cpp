@@ -1,0 +1,98 @@
+#include "client/python/rank/actor_view.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <pybind11/stl.h>
+
+#include "client/python/bind/bodies.h"
+#include "client/python/bind/gathering.h"
+#include "client/python/bind/places.h"
+#include "client/python/bind/waiting.h"
+#include "client/python/rank/rank.h"
+#include "meshbus/actor_ref.h"
+
+namespace meshbus::python {
+namespace {
+
+struct Actors {
+  ActorMeshRef ref;
+};
+
+/// Asks each of them; put(ordinal, answer) hears of each, on the library's own thread.
+template <typename Put>
+void ask_each(const Actors& self, const std::string& type, py::handle parts, double timeout,
+              Put put) {
+  auto& proc = Rank::ours().proc();
+  const auto body = gather(parts);
+  const auto limit = milliseconds_of(timeout);
+  py::gil_scoped_release release;
+  for (std::uint64_t ordinal = 0; ordinal < self.ref.num_ranks(); ++ordinal) {
+    const auto actor = self.ref.actor_at(ordinal);
+    if (!actor) {
+      put(ordinal, Result<std::string>(fail(actor.error())));
+      continue;
+    }
+    proc.call_async(*actor, type, body, limit, [put, ordinal](Result<std::string> answer) {
+      put(ordinal, std::move(answer));
+    });
+  }
+}
+
+std::shared_ptr<Pending> call(const Actors& self, const std::string& type, py::handle parts,
+                              double timeout) {
+  auto gathering = std::make_shared<Gathering>(self.ref.num_ranks());
+  ask_each(self, type, parts, timeout,
+           [gathering](std::uint64_t ordinal, Result<std::string> answer) {
+             gathering->put(ordinal, std::move(answer));
+           });
+  return gathering->pending();
+}
+
+std::shared_ptr<Pending> stream(const Actors& self, const std::string& type, py::handle parts,
+                                double timeout, const std::shared_ptr<Inbox>& inbox) {
+  ask_each(self, type, parts, timeout, [inbox](std::uint64_t ordinal, Result<std::string> answer) {
+    auto kept = std::make_shared<Result<std::string>>(std::move(answer));
+    inbox->push([ordinal, kept] { return py::make_tuple(ordinal, answer_of(std::move(*kept))); });
+  });
+  return std::make_shared<Pending>();
+}
+
+void send(const Actors& self, const std::string& type, py::handle parts) {
+  auto& proc = Rank::ours().proc();
+  const auto body = gather(parts);
+  py::gil_scoped_release release;
+  for (std::uint64_t ordinal = 0; ordinal < self.ref.num_ranks(); ++ordinal) {
+    const auto actor = self.ref.actor_at(ordinal);
+    const auto sent = actor ? proc.send(*actor, type, body) : Result<void>(fail(actor.error()));
+    if (sent) continue;
+    const py::gil_scoped_acquire acquire;
+    raise(sent.error().within("cast to rank " + std::to_string(ordinal)));
+  }
+}
+
+}  // namespace
+
+void bind_actor_view(py::module_& module) {
+  py::class_<Actors>(module, "Actors", py::module_local(),
+                     "Actors of one name, as a rank calls them.")
+      .def_static("parse",
+                  [](const std::string& text) { return Actors{must(ActorMeshRef::parse(text))}; })
+      .def_property_readonly("ref", [](const Actors& self) { return self.ref.to_string(); })
+      .def_property_readonly("shape",
+                             [](const Actors& self) { return shape_of(self.ref.region()); })
+      .def("range",
+           [](const Actors& self, const std::string& label, std::uint64_t begin,
+              std::optional<std::uint64_t> end,
+              std::uint64_t step) { return Actors{must(self.ref.range(label, begin, end, step))}; })
+      .def("at", [](const Actors& self, const std::string& label,
+                    std::uint64_t index) { return Actors{must(self.ref.at(label, index))}; })
+      .def("__len__", [](const Actors& self) { return self.ref.num_ranks(); })
+      .def_static("inbox", [] { return std::make_shared<Inbox>(); })
+      .def("call", &call)
+      .def("stream", &stream)
+      .def("send", &send);
+}
+
+}  // namespace meshbus::python

@@ -1,0 +1,198 @@
+"""Actors that talk to other actors, and what an actor knows of itself."""
+import asyncio
+
+import pytest
+
+import meshbus
+
+
+class Shard(meshbus.Actor):
+    """Has a number, and asks the others for theirs."""
+
+    def __init__(self, first=0):
+        self.number = first + self.rank
+        self.heard = []
+
+    @meshbus.endpoint
+    def own(self):
+        return self.number
+
+    @meshbus.endpoint
+    async def total(self):
+        return sum(await self.peers.own.call())
+
+    @meshbus.endpoint(thread="main")
+    def total_there(self):
+        return sum(self.peers.slice(host=1).own.call().result(20))
+
+    @meshbus.endpoint
+    async def as_they_come(self):
+        return sorted([(point["gpu"], value) async for point, value
+                       in self.peers.slice(host=0).own.stream()])
+
+    @meshbus.endpoint
+    def hear(self, what, number):
+        self.heard.append((what, number))
+
+    @meshbus.endpoint
+    def said(self):
+        return self.heard
+
+    @meshbus.endpoint
+    async def tell_next(self, what, count):
+        to = self.peers.slice(host=1 - self.point["host"], gpu=self.point["gpu"])
+        for number in range(count):
+            to.hear.cast(what, number)
+        return await to.said.one()
+
+    @meshbus.endpoint
+    async def double(self, array):
+        return await self.peers.slice(host=0, gpu=0).twice.one(array)
+
+    @meshbus.endpoint
+    def twice(self, array):
+        return array * 2
+
+    @meshbus.endpoint
+    async def fails(self):
+        return await self.peers.slice(host=0, gpu=1).raises.one()
+
+    @meshbus.endpoint
+    def raises(self):
+        raise KeyError("over there")
+
+    @meshbus.endpoint
+    async def ask(self, others):
+        return others.extent, list(await others.own.call()), len(others)
+
+    @meshbus.endpoint
+    async def misspelt(self):
+        return self.peers.onw
+
+    @meshbus.endpoint
+    def reduces(self):
+        return self.peers.own.reduce("sum").result()
+
+    @meshbus.endpoint(thread="main")
+    def name(self):
+        return meshbus.this_actor() is self
+
+    @meshbus.endpoint
+    async def later(self):
+        await asyncio.sleep(0)  # sleep-ok: lets others run
+        return meshbus.this_actor() is self
+
+    @meshbus.endpoint(fatal=True)
+    def breaks(self):
+        raise ValueError("broken for good")
+
+    @meshbus.endpoint(fatal=True)
+    async def breaks_later(self):
+        raise ValueError("broken for good")
+
+
+def test_actors_ask_each_other(workers):
+    with workers.spawn(Shard, 10) as shards:
+        assert list(shards.total()) == [10 + 11 + 12 + 13] * 4
+        assert list(shards.slice(host=0).total_there()) == [12 + 13] * 2
+        assert list(shards.as_they_come()) == [[(0, 10), (1, 11)]] * 4
+
+
+def test_what_one_actor_casts_to_another_arrives_in_order(workers):
+    with workers.spawn(Shard) as shards:
+        for heard in shards.tell_next("hello", 200):
+            assert heard == [("hello", number) for number in range(200)]
+
+
+def test_arrays_travel_between_actors(workers):
+    numpy = pytest.importorskip("numpy")
+    with workers.spawn(Shard) as shards:
+        one = shards.slice(host=1, gpu=1)
+        for length in (10, 400_000):  # in a message, and before it
+            array = numpy.arange(length, dtype=numpy.float64)
+            assert (one.double.one(array).result(30) == array * 2).all()
+
+
+def test_an_exception_over_there_comes_back_through_both(workers):
+    with workers.spawn(Shard) as shards:
+        with pytest.raises(meshbus.RemoteError) as caught:
+            shards.slice(host=1, gpu=0).fails()
+        assert "KeyError: 'over there'" in str(caught.value)
+        inner = caught.value.__cause__
+        assert isinstance(inner, meshbus.RemoteError)
+        assert isinstance(inner.__cause__, KeyError)
+
+
+def test_a_mesh_of_actors_is_sent_to_actors_of_another(workers):
+    with workers.spawn(Shard, 100) as first, workers.spawn(Shard, 0) as second:
+        extent, numbers, size = second.slice(host=1, gpu=0).ask.one(first).result(20)
+        assert (extent, numbers, size) == (first.extent, [100, 101, 102, 103], 4)
+        _, numbers, _ = second.slice(host=0, gpu=0).ask.one(first.slice(host=1)).result(20)
+        assert numbers == [102, 103]
+
+
+def test_peers_know_their_endpoints(workers):
+    with workers.spawn(Shard) as shards:
+        one = shards.slice(host=0, gpu=0)
+        with pytest.raises(meshbus.RemoteError, match="did you mean 'own'"):
+            one.misspelt()
+        with pytest.raises(meshbus.RemoteError, match="reduce.. is for launchers"):
+            one.reduces()
+        with pytest.raises(meshbus.Refused, match="peers is for the actor in its rank"):
+            Shard.__new__(Shard).peers
+
+
+def test_an_actor_that_has_gone_is_named(workers):
+    with workers.spawn(Shard, 0) as asker:
+        gone = workers.spawn(Shard, 1)
+        one = gone.slice(host=0, gpu=0)
+        import pickle
+        kept = pickle.dumps(one)
+        gone.stop()
+        with pytest.raises(meshbus.RemoteError) as caught:
+            asker.slice(host=1, gpu=1).ask.one(_Kept(kept)).result(20)
+        assert "NotExist" in str(caught.value) or "no_such_port" in str(caught.value)
+
+
+class _Kept:
+    """Unpickles as what was pickled before."""
+
+    def __init__(self, data):
+        self.data = data
+
+    def __reduce__(self):
+        import pickle
+        return (pickle.loads, (self.data,))
+
+
+def test_this_actor(workers):
+    with workers.spawn(Shard) as shards:
+        assert list(shards.name()) == list(shards.later()) == [True] * 4
+    with pytest.raises(meshbus.NotExist, match="no actor runs here"):
+        meshbus.this_actor()
+
+
+@pytest.mark.parametrize("name", ["breaks", "breaks_later"])
+def test_a_fatal_endpoint_fails_its_actor_and_tells_the_caller(workers, name):
+    heard = []
+    shards = workers.options(on_failure=heard.append).spawn(Shard)
+    with shards:
+        one = shards.slice(host=0, gpu=0)
+        with pytest.raises(meshbus.RemoteError, match="ValueError: broken for good") as caught:
+            getattr(one, name)()
+        assert isinstance(caught.value.__cause__, ValueError)
+        from conftest import wait_until
+        wait_until(lambda: heard)
+        assert (heard[0].rank, name in heard[0].text) == (0, True)
+        with pytest.raises(meshbus.Error):
+            one.own()
+        assert shards.slice(host=0, gpu=1).own()[0] == 1
+
+
+def test_a_failure_that_nobody_heard_of_is_raised_at_the_end(hosts):
+    with pytest.raises(meshbus.ActorFailure, match="over there"):
+        with hosts.workers(1) as procs:
+            shards = procs.spawn(Shard)
+            shards.slice(host=0).raises.cast()
+            from conftest import wait_until
+            wait_until(lambda: any(state.status.startswith("Failed") for state in shards.states()))
