@@ -285,3 +285,38 @@ def test_progress_sets_the_time_of_the_file_of_this_rank(tmp_path, monkeypatch):
     os.utime(beat, (0, 0))
     meshbus.progress()
     assert beat.stat().st_mtime > 0
+
+
+def test_a_script_under_the_run_command(tmp_path):
+    """`meshbus run --mesh` starts `python3 -m meshbus.run`, too, and gets its exit code."""
+    (tmp_path / "rank.py").write_text(textwrap.dedent("""
+        import meshbus, sys, threading
+        was_asked = threading.Event()
+        def upper(body):
+            was_asked.set()
+            return body.upper()
+        proc = meshbus.init(ports={1: upper})
+        print(proc.rank, proc.call(1 - proc.rank, 1, b"hello").decode())
+        was_asked.wait(30)
+        sys.exit(4 * proc.rank)
+    """))
+    done = subprocess.run([meshbus.versions()["program"], "run", "--mesh", "-n", "2", "--no-prefix",
+                           "--", *python("-m", "meshbus.run", str(tmp_path / "rank.py"))],
+                          capture_output=True, text=True, timeout=50)
+    assert sorted(done.stdout.splitlines()) == ["0 HELLO", "1 HELLO"], done.stderr
+    assert done.returncode == 4
+
+
+def test_the_call_command_reaches_an_endpoint(hosts, workers):
+    """`meshbus call MESH --actor NAME ENDPOINT BODY`."""
+    class Length(meshbus.Actor):
+        @meshbus.endpoint
+        def of(self, body):
+            return len(body)
+
+    with workers.options(name="length").spawn(Length):
+        done = subprocess.run([meshbus.versions()["program"], "call", workers.name, "--actor",
+                               "length", "of", "four", "--hosts", ",".join(hosts.hosts)],
+                              capture_output=True, text=True, timeout=50)
+        assert done.returncode == 0, done.stderr
+        assert [line.rpartition(" ")[2] for line in done.stdout.splitlines()] == ["4"] * 4

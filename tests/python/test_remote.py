@@ -79,12 +79,20 @@ def ssh_server(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(bool(why_no_ssh()), reason=why_no_ssh())
-def test_hosts_by_ssh(ssh_server):
+def test_hosts_by_ssh(ssh_server, monkeypatch):
     with meshbus.ssh("one", "two") as hosts:
         assert all(host.startswith("tcp:127.0.0.1:") for host in hosts.hosts)
         with hosts.workers({"gpu": 2}, python=sys.executable) as procs:
             assert list(procs.run(lambda: 1 + 1)) == [2] * 4
     wait_until(lambda: not any("host --remote" in one for one in left_behind().values()))
+    # Another release in PATH there is not taken by mistake.
+    from meshbus import _build_info
+    monkeypatch.setattr(_build_info, "VERSION", "0.0.7")
+    with pytest.raises(meshbus.VersionMismatch, match="and this package is of release 0.0.7"):
+        meshbus.ssh("one")
+    wait_until(lambda: not any("host --remote" in one for one in left_behind().values()))
+    with meshbus.ssh("one", program=PROGRAM) as hosts:
+        assert len(hosts) == 1
     with pytest.raises(meshbus.Error, match="no-such-program"):
         meshbus.ssh("one", program="/no-such-program")
 

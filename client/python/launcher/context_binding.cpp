@@ -90,14 +90,29 @@ auto start_hosts(const PythonContext& self, Labels labels, Sizes sizes, std::str
       });
 }
 
+/// The hosts, if they are of that release; empty: whichever.
+Result<HostMesh> of_release(Result<HostMesh> hosts, const std::string& release) {
+  if (!hosts || release.empty()) return hosts;
+  const auto states = hosts->states();
+  if (!states) return fail(states.error());
+  for (const auto& state : *states) {
+    if (state.code == ErrorCode::none && state.version != release)
+      return fail(ErrorCode::version_mismatch,
+                  "host " + state.host.to_string() + " runs meshbus " + state.version +
+                      ", the one in PATH there, and this package is of release " + release +
+                      ": install that release there, or name a program by program=");
+  }
+  return hosts;
+}
+
 auto start_by_ssh(const PythonContext& self, const std::vector<std::string>& destinations,
                   const std::string& remote_program, Settings settings, std::string containment,
-                  double ready) {
-  return hosts_ahead(self,
-                     [machines = must(ssh_hosts(destinations, remote_program)),
-                      options = options_of({}, settings, containment, ready)](Context& context) {
-                       return HostMesh::remote(context, machines, options);
-                     });
+                  double ready, std::string release) {
+  return hosts_ahead(self, [machines = must(ssh_hosts(destinations, remote_program)),
+                            options = options_of({}, settings, containment, ready),
+                            release = std::move(release)](Context& context) {
+    return of_release(HostMesh::remote(context, machines, options), release);
+  });
 }
 
 auto start_in_slurm(const PythonContext& self, const std::string& program, Settings settings,

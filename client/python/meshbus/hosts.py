@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from meshbus import _checks, _client, _context, reports
+from meshbus import _build_info, _checks, _client, _context, reports
 from meshbus._owner import ContextManager
 from meshbus.errors import ConfigurationError, Error, Unreachable
 from meshbus.future import Future, in_thread
@@ -360,7 +360,8 @@ def start_async(hosts: Axes = 1, *, containment: str = "",
 def ssh(*destinations: str, program: str = "", containment: str = "",
         settings: Mapping[str, object] | None = None, ready: float = _READY) -> HostMesh:
     """Starts a host on each machine by OpenSSH: `ssh("h1", "user@h2:2222")`. `program` is
-    `meshbus` there; default: the one in PATH there. They end with this program."""
+    `meshbus` there; default: the one in PATH there, which must be of this release. They end with
+    this program."""
     return ssh_async(*destinations, program=program, containment=containment, settings=settings,
                      ready=ready).result()
 
@@ -371,7 +372,8 @@ def ssh_async(*destinations: str, program: str = "", containment: str = "",
     """The same as a Future."""
     return _made(_context.connect().ssh(_checks.words("ssh(...)", destinations), program,
                                         _checks.settings(settings), containment,
-                                        _checks.seconds("ready", ready)), True)
+                                        _checks.seconds("ready", ready),
+                                        "" if program else _build_info.VERSION), True)
 
 
 def slurm(*, program: str = "", containment: str = "",

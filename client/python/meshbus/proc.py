@@ -13,7 +13,7 @@ from typing import Any
 
 from meshbus import _adapter, _checks, _proc, errors
 from meshbus._views import cut
-from meshbus.errors import Error, NotExist, Refused
+from meshbus.errors import ConfigurationError, Error, NotExist, Refused
 from meshbus.values import Extent, Point, ValueMesh, failed
 
 _LAST_ANSWERS = 10.0
@@ -32,6 +32,10 @@ _pid = 0
 _main = threading.main_thread()
 _late_ports: dict[int, Callable[..., Any]] | None = None
 _NUM_LATE_PORTS = 64
+_has_begun = threading.Event()
+"""The script of `python3 -m meshbus.run` has called init(), or has ended."""
+_LATE = 30.0
+"""Seconds that a message waits for the script to call init(), which says what its ports do."""
 
 
 class Proc:
@@ -168,7 +172,11 @@ def init(ports: Mapping[int, PortHandler] | None = None, *, exit_on_stop: bool =
             raise Refused("this process is a rank already: the first init() takes the ports")
         for number, function in (ports or {}).items():
             assert _late_ports is not None
+            if not 0 < _checks.port(number) <= _NUM_LATE_PORTS:
+                raise ConfigurationError(f"port {number}: a script of `python3 -m meshbus.run` has "
+                                         f"the ports 1 to {_NUM_LATE_PORTS}")
             _late_ports[number] = _port(function)
+        _has_begun.set()
         return this_proc()
     return _start({_checks.port(number): _port(f) for number, f in (ports or {}).items()},
                   _exit_on_stop() if exit_on_stop else _nothing, actor_threads)
@@ -183,6 +191,9 @@ def init_for_script() -> Proc:
     def late(number: int) -> Callable[..., Any]:
         def handle(body: Any, source: int | None, is_call: bool) -> Any:
             assert _late_ports is not None
+            # Other ranks may be quicker than this one.
+            if not _has_begun.wait(_LATE):
+                _has_begun.set()
             if number not in _late_ports:
                 raise NotExist(f"nothing listens on port {number}")
             return _late_ports[number](body, source, is_call)
@@ -219,6 +230,7 @@ def _leave() -> None:
     with callers."""
     if _pid != os.getpid():
         return
+    _has_begun.set()
     sys.stdout.flush()
     end = time.monotonic() + _LAST_ANSWERS
     while not _proc.close(0.2):
