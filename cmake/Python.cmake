@@ -18,3 +18,17 @@ if(MESHBUS_PYTHON AND NOT (Python_FOUND AND pybind11_FOUND))
 endif()
 set(MESHBUS_PYTHON_FOLDER lib/python3/dist-packages CACHE PATH
   "where the package is installed, below the prefix")
+# What importlib.metadata and pytest know of an installed package, made of what a wheel has.
+if(MESHBUS_PYTHON)
+  set(dist_info ${CMAKE_CURRENT_SOURCE_DIR}/cmake/packages/dist_info.py)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${dist_info}
+    ${CMAKE_CURRENT_SOURCE_DIR}/client/python/wheel.py)
+  set(installer cmake)
+  if(MESHBUS_PACKAGES)
+    set(installer debian)
+  endif()
+  file(REMOVE_RECURSE ${PROJECT_BINARY_DIR}/python_metadata)
+  execute_process(COMMAND_ERROR_IS_FATAL ANY
+    COMMAND ${Python_EXECUTABLE} -B ${dist_info} ${PROJECT_VERSION} ${installer} ${PROJECT_BINARY_DIR}/python_metadata)
+  install(DIRECTORY ${PROJECT_BINARY_DIR}/python_metadata/ DESTINATION ${MESHBUS_PYTHON_FOLDER} COMPONENT python)
+endif()

@@ -29,11 +29,14 @@ def main():
     if len(sys.argv) < 2:
         print(__doc__, file=sys.stderr)
         return 2
-    socket = zmq.Context().socket(zmq.SUB)
-    socket.connect(sys.argv[1].replace("unix:", "ipc://", 1))
-    for topic in sys.argv[2:] or [""]:
-        socket.subscribe(topic)
-    with tempfile.TemporaryDirectory() as folder:
+    with (
+        zmq.Context() as context,
+        context.socket(zmq.SUB) as socket,
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        socket.connect(sys.argv[1].replace("unix:", "ipc://", 1))
+        for topic in sys.argv[2:] or [""]:
+            socket.subscribe(topic)
         wire = load_schema(folder, "monitor")
         kinds = {
             number: name

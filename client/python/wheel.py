@@ -47,7 +47,7 @@ ENTRY_POINTS = """[console_scripts]
 meshbus = meshbus._program:main
 
 [pytest11]
-meshbus = meshbus.pytest_plugin
+meshbus.pytest_plugin = meshbus.pytest_plugin
 """
 
 
@@ -75,7 +75,10 @@ def relocate(file: pathlib.Path, names: dict[str, str], folder: str) -> None:
     """The file loads the libraries by their new names, from a folder beside it."""
     words = [word for name in needed(file) if name in names
              for word in ("--replace-needed", name, names[name])]
-    run("patchelf", *words, "--set-rpath", folder, str(file))
+    # One after the other: patchelf 0.14 spoils the file when it does both at once.
+    if words:
+        run("patchelf", *words, str(file))
+    run("patchelf", "--set-rpath", folder, str(file))
 
 
 def pack(root: pathlib.Path, build: pathlib.Path) -> None:

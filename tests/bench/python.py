@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""./dev bench python [ROUNDS]: what the Python package costs, rows of one minute side by side.
+"""./dev bench python [CALLS]: what the Python package costs, rows of one minute side by side.
 
 Only ratios of the same run count: the machine is what it is. Floors: Context::call of a launcher in
 C++ to a proc in C++ (meshbus-bench-public, which ./dev bench builds); an interpreter that imports
@@ -23,7 +23,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "build" / "release" / "bin"
 ECHO = PROGRAMS / "echo_proc"
 ARRAYS = {"1 MB": 130_000, "64 MB": 8 << 20}
-"""Doubles. The first just fits into the body of a cast."""
+"""Doubles."""
+ROUNDS = 5
 
 
 class Target(meshbus.Actor):
@@ -43,15 +44,6 @@ class Target(meshbus.Actor):
 
 def quantile(times: list[float], part: float) -> float:
     return sorted(times)[int(len(times) * part)]
-
-
-def report(name: str, times: list[float], floor: float | None) -> float:
-    """Prints microseconds; the median."""
-    middle = quantile(times, 0.5) * 1e6
-    ratio = "" if floor is None else f"{middle / floor:6.2f} x"
-    print(f"{name:52s} p50 {middle:8.1f} us  p99 {quantile(times, 0.99) * 1e6:8.1f} us {ratio}",
-          flush=True)
-    return middle
 
 
 def timed(act: Callable[[], Any], count: int) -> list[float]:
@@ -82,33 +74,53 @@ def of_cpp(size: int, count: int) -> float | None:
     done = subprocess.run([program, "context-call", str(size), str(count)], capture_output=True,
                           text=True, check=True)
     figures = dict(line.split() for line in done.stdout.splitlines())
-    print(f"{f'Context::call in C++, {size} bytes there and back':52s} "
-          f"p50 {float(figures['p50_us']):8.1f} us  p99 {float(figures['p99_us']):8.1f} us",
-          flush=True)
     return float(figures["p50_us"])
 
 
-def middle_of(floors: list[float | None]) -> float | None:
-    """Of the rounds before and after: the machine changes meanwhile."""
+def compare(rows: dict[str, Callable[[], list[float]]], size: int, count: int) -> None:
+    """Each row in turn, in ROUNDS rounds, with as many bytes in C++ before and after it: machines
+    change meanwhile."""
+    middles: dict[str, list[float]] = {name: [] for name in rows}
+    ratios: dict[str, list[float]] = {name: [] for name in rows}
+    floors = [of_cpp(size, count)]
+    for _ in range(ROUNDS):
+        for name, row in rows.items():
+            middles[name].append(quantile(row(), 0.5) * 1e6)
+            floors.append(of_cpp(size, count))
+            before, after = floors[-2:]
+            if before is not None and after is not None:
+                ratios[name].append(2 * middles[name][-1] / (before + after))
     known = [floor for floor in floors if floor is not None]
-    return statistics.mean(known) if known else None
+    if known:
+        print(f"{f'Context::call in C++, {size} bytes there and back':52s} p50 "
+              f"{spread(known, 1)} us", flush=True)
+    for name in rows:
+        beside = f"  {spread(ratios[name], 2)} x" if ratios[name] else ""
+        print(f"{name:52s} p50 {spread(middles[name], 1)} us{beside}", flush=True)
+
+
+def spread(values: list[float], digits: int) -> str:
+    """The median, with the smallest and the largest."""
+    low, middle, high = (f"{value:.{digits}f}" for value in (
+        min(values), statistics.median(values), max(values)))
+    return f"{middle:>9s} ({low}-{high})"
 
 
 def calls(hosts: meshbus.HostMesh, count: int) -> None:
     """Round trips, and what many at once cost."""
     with hosts.spawn([ECHO], 1, mesh=True) as echoes, hosts.workers(1) as procs:
         one = procs.spawn(Target)
-        for round_ in range(2):
-            floor = middle_of([of_cpp(64, count)])
-            report("a port of a C++ program, bytes",
-                   timed(lambda: echoes[0].call(1, b"x").result(), count), floor)
-            report("target.nothing()", timed(lambda: one.nothing(), count), floor)
-            report("target.nothing.call().result()",
-                   timed(lambda: one.nothing.call().result(), count), floor)
-            report("the same, an async def endpoint",
-                   timed(lambda: one.later.call().result(), count), floor)
-            report("await target.nothing.call()",
-                   asyncio.run(awaited(one.nothing.call, count)), floor)
+        compare({
+            "a port of a C++ program, bytes":
+                lambda: timed(lambda: echoes[0].call(1, b"x").result(), count),
+            "target.nothing()": lambda: timed(lambda: one.nothing(), count),
+            "target.nothing.call().result()":
+                lambda: timed(lambda: one.nothing.call().result(), count),
+            "await target.nothing.call()":
+                lambda: asyncio.run(awaited(one.nothing.call, count)),
+            "the same, an async def endpoint":
+                lambda: asyncio.run(awaited(one.later.call, count)),
+        }, 64, count)
         begin = time.perf_counter()
         futures = [one.nothing.call() for _ in range(10 * count)]
         for future in futures:
@@ -139,8 +151,8 @@ def peer(count: int) -> None:
         took = time.perf_counter() - begin
         print(f"ipyparallel: 1 engine ready: {took * 1e3:7.0f} ms", flush=True)
         view = client[0]
-        report("ipyparallel apply_sync(nothing)",
-               timed(lambda: view.apply_sync(nothing), max(20, count // 10)), None)
+        middle = quantile(timed(lambda: view.apply_sync(nothing), max(20, count // 10)), 0.5) * 1e6
+        print(f"{'ipyparallel apply_sync(nothing)':52s} p50 {middle:9.1f} us", flush=True)
 
 
 def arrays(hosts: meshbus.HostMesh, count: int) -> None:
@@ -150,14 +162,8 @@ def arrays(hosts: meshbus.HostMesh, count: int) -> None:
         one = procs.spawn(Target)
         for name, length in ARRAYS.items():
             array = numpy.arange(length, dtype=numpy.float64)
-            try:
-                one.echo(array)
-            except (meshbus.TooLarge, ExceptionGroup) as error:
-                print(f"{name} array: not possible today: {error}", flush=True)
-                continue
-            floor = middle_of([of_cpp(array.nbytes, count)])
-            report(f"{name} array there and back, an endpoint",
-                   timed(lambda: one.echo(array), count), floor)
+            compare({f"{name} array there and back, an endpoint":
+                     lambda: timed(lambda: one.echo(array), count)}, array.nbytes, count)
 
 
 def ready_after(hosts: meshbus.HostMesh, number: int, imports: str,

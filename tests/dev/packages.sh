@@ -18,9 +18,10 @@ python_packages=(python3-dev pybind11-dev python3-cloudpickle python3-pytest pyt
 # Where systemd runs, installing one would make it serve this machine: they are installed only where
 # it does not (containers). Tests that miss one are skipped and counted.
 server_packages=(openssh-server munge slurm-client slurmctld slurmd)
-# With what the page and the metrics are tested: a browser, and Prometheus, which is a server too.
-# CI has them (./dev setup page); elsewhere tests that miss one are skipped and counted.
-page_packages=(chromium chromium-driver)
+# With what the page, notebooks and the metrics are tested: a browser, Jupyter, and Prometheus,
+# which is a server too. CI has them (./dev setup page); elsewhere tests that miss one are skipped
+# and counted.
+page_packages=(chromium chromium-driver jupyter-notebook python3-ipykernel)
 prometheus_packages=(prometheus)
 check_packages=(clang-format-19 clang-tidy-19 python3 python3-yaml python3-jsonschema)
 clang_packages=(clang-19 libclang-rt-19-dev)
@@ -29,6 +30,7 @@ lab_packages=(iproute2 nftables iputils-ping python3)
 # What some benchmarks compare with; only those install it, and do without what cannot be had.
 nats_packages=(nats-server libnats-dev)
 mpi_packages=(openmpi-bin)
+ipyparallel_packages=(python3-ipyparallel)
 supervisor_packages=(supervisor)
 # For what others build against an installed meshbus.
 consumer_packages=(make pkgconf)

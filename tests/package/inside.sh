@@ -86,6 +86,19 @@ with meshbus.start(hosts=1) as hosts, hosts.workers(per_host={"proc": 2}) as pro
 PYTHON
   [[ $(as_user python3 /tmp/job.py) == "[42, 42]" ]]
 }
+python_metadata() {
+  as_user python3 - <<'PYTHON'
+import importlib.metadata
+import meshbus
+
+assert importlib.metadata.version("meshbus") == meshbus.__version__
+points = importlib.metadata.entry_points(group="pytest11")
+assert [point.value for point in points] == ["meshbus.pytest_plugin"], points
+# pip leaves it alone: it is dpkg's.
+files = importlib.metadata.distribution("meshbus")
+assert files.read_text("INSTALLER") == "debian\n" and files.read_text("RECORD") is None
+PYTHON
+}
 links() { python3 -B /docs-tests/links.py /usr/share/doc/meshbus; }
 cpp() {
   dpkg-query -W -f '${Package}\n' | sort >/tmp/installed

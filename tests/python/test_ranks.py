@@ -49,7 +49,7 @@ def python(*words):
 
 
 def environment():
-    return {"PYTHONPATH": os.environ["PYTHONPATH"]}
+    return {key: os.environ[key] for key in ("PYTHONPATH",) if key in os.environ}
 
 
 def lines_of(mesh):

@@ -1,6 +1,7 @@
 """Every wait can be interrupted, given up, and refused to a child of fork()."""
 import asyncio
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -182,8 +183,8 @@ with meshbus.attach(*%r) as hosts, hosts.spawn(["sleep", "60"], 1) as mesh:
 
 def test_a_host_that_does_not_answer_is_named():
     with meshbus.start(2) as hosts, meshbus.attach(*hosts.hosts) as both:
-        frozen = [pid for pid, command in left_behind().items()
-                  if "meshbus-agent" in command and hosts.hosts[1] in command]
+        frozen = [int(file.parent.name) for file in pathlib.Path("/proc").glob("[0-9]*/cmdline")
+                  if "meshbus-agent" in (text := _read(file)) and hosts.hosts[1] in text]
         assert len(frozen) == 1
         for pid in frozen:
             os.kill(pid, signal.SIGSTOP)
@@ -197,3 +198,33 @@ def test_a_host_that_does_not_answer_is_named():
             for pid in frozen:
                 os.kill(pid, signal.SIGCONT)
         wait_until(lambda: both.meshes(partial=True) == [])
+
+
+def _read(file):
+    try:
+        return file.read_text()
+    except OSError:  # it has ended
+        return ""
+
+
+def test_a_spawn_that_is_given_up_keeps_nothing():
+    """By cancel(), by Ctrl-C, and by the end of its hosts."""
+    with meshbus.start(1) as hosts:
+        command = ["sh", "-c", "exec sleep 987"]
+        made = hosts.spawn_async(command, 1, mesh=True, ready=50)
+        wait_until(lambda: _count("sleep 987") == 1)
+        assert made.cancel()
+        wait_until(lambda: _count("sleep 987") == 0, 10)
+        timer = interrupt(0.3)
+        with pytest.raises(KeyboardInterrupt):
+            hosts.spawn(command, 1, mesh=True, ready=50)
+        timer.join()
+        wait_until(lambda: _count("sleep 987") == 0, 10)
+        hosts.spawn_async(command, 1, mesh=True, ready=50)
+        wait_until(lambda: _count("sleep 987") == 1)
+        hosts.close()
+        wait_until(lambda: _count("sleep 987") == 0, 10)
+
+
+def _count(words):
+    return sum(words in command for command in left_behind().values())

@@ -77,7 +77,7 @@ def test_a_script_ends_as_it_would(hosts, tmp_path):
                       "atexit.register(lambda: print('bye', file=sys.stderr))\n"
                       "assert __name__ == '__main__' and sys.argv[1:] == ['one', 'two']\n"
                       "is_first = sys.path[0] == os.path.dirname(__file__)\n"
-                      "print('rank', os.environ['RANK'], is_first)\n"
+                      "print('rank', os.environ['RANK'], is_first, flush=True)\n"
                       f"while not os.path.exists({str(go)!r}):\n"
                       "    time.sleep(0.01)  # sleep-ok: it waits for the test\n"
                       "sys.exit(3 if os.environ['RANK'] == '1' else 0)\n")

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -141,6 +142,9 @@ struct ProcSpec {
   /// made again where that was asked for (ActorSpawnOptions::again). The owner of the mesh decides:
   /// this launcher, and after handover() the controller.
   RestartPolicy restart = {};
+  /// Gives the spawn up while it waits for the ranks: they are stopped, and spawn() fails with
+  /// proc_spawn_error. From any thread; no effect once spawn() has returned.
+  std::stop_token stop = {};
   /// The uuid of the mesh's name. Meshes that share one are one job: `meshbus why` tells their
   /// story together. Their bases have to differ. Default: a uuid that no other mesh has.
   std::optional<std::uint64_t> uuid = {};

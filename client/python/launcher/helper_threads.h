@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <utility>
 
 #include "client/python/bind/errors.h"
@@ -35,19 +36,27 @@ class HelperThreads {
   std::size_t threads_ = 0;
 };
 
-/// Runs `work`, which returns a Result, on a helper thread. `convert` makes a Python object of its
-/// value, later and with the GIL. Neither may hold Python objects.
+/// Runs `work`, which takes a std::stop_token and returns a Result, on a helper thread. `convert`
+/// makes a Python object of its value, later and with the GIL. Neither may hold Python objects.
 template <typename Work, typename Convert>
-std::shared_ptr<Pending> ahead(Work work, Convert convert) {
+std::shared_ptr<Pending> ahead_until(Work work, Convert convert) {
   auto pending = std::make_shared<Pending>();
-  HelperThreads::ours().run([pending, work = std::move(work), convert = std::move(convert)] {
-    auto result = std::make_shared<decltype(work())>(work());
+  HelperThreads::ours().run([pending, work = std::move(work),
+                             convert = std::move(convert)]() mutable {
+    auto result = std::make_shared<decltype(work(std::stop_token()))>(work(pending->stop_token()));
     pending->fill([result, convert]() -> py::object {
       if (!*result) raise(result->error());
       return convert(*std::move(*result));
     });
   });
   return pending;
+}
+
+/// The same for work that cannot be given up.
+template <typename Work, typename Convert>
+std::shared_ptr<Pending> ahead(Work work, Convert convert) {
+  return ahead_until([work = std::move(work)](const std::stop_token&) { return work(); },
+                     std::move(convert));
 }
 
 /// The same for work without a value.

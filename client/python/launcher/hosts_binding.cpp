@@ -41,10 +41,11 @@ auto spawn_procs(const PythonHosts& self, std::string name, Labels labels, Sizes
                  const py::dict& spec, const std::shared_ptr<Inbox>& inbox) {
   auto made = spec_of(spec);
   const bool is_streamed = made.output == OutputMode::stream;
-  return ahead(
+  return ahead_until(
       [hosts = self.held.get(), name = std::move(name),
        per_host = extent_of(std::move(labels), std::move(sizes)), made = std::move(made),
-       handlers = handlers_of(inbox, is_streamed)] {
+       handlers = handlers_of(inbox, is_streamed)](std::stop_token stop) mutable {
+        made.stop = std::move(stop);
         return hosts->spawn(name, per_host, made, handlers);
       },
       [](ProcMesh procs) {

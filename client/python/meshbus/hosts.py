@@ -32,6 +32,7 @@ class HostMesh(ContextManager):
         self._core = core
         self._is_owner = is_owner
         self._is_closed = False
+        self._under_way: list[_client.Pending] = []  # spawns
         _context.remember(self)
 
     @property
@@ -82,11 +83,16 @@ class HostMesh(ContextManager):
         time of a fork. on_failure is called with the report of each rank that ends though nobody
         asked; without it, wait() and the end of `with` raise MeshFailure.
         """
-        return self.spawn_async(
+        made = self.spawn_async(
             command, per_host, name=name, mesh=mesh, env=env, cwd=cwd, restart=restart,
             limits=limits, cpus=cpus, bind=bind, process=process, stdin=stdin, zygote=zygote,
             output=output, ready=ready, grace=grace, lease=lease, partial=partial,
-            on_failure=on_failure, on_output=on_output, on_restart=on_restart).result()
+            on_failure=on_failure, on_output=on_output, on_restart=on_restart)
+        try:
+            return made.result()
+        except BaseException:
+            made.cancel()  # after Ctrl-C nobody has the mesh
+            raise
 
     def spawn_async(self, command: Iterable[Any], per_host: Axes = None, *,
                     name: str | None = None, mesh: bool = False,
@@ -102,7 +108,8 @@ class HostMesh(ContextManager):
                     on_output: Callable[[int, str], object] | None = None,
                     on_restart: Callable[[RestartReport], object] | None = None
                     ) -> Future[ProcMesh]:
-        """The same as a Future: `await hosts.spawn_async(...)`."""
+        """The same as a Future: `await hosts.spawn_async(...)`. cancel() gives the spawn up, and
+        stops what was started."""
         if output is None:
             output = "capture" if on_output is None else "stream"
         elif output == "capture" and on_output is not None:
@@ -119,6 +126,7 @@ class HostMesh(ContextManager):
         handlers = Handlers(on_failure, on_output, on_restart)
         pending = self._core.spawn(name, list(extent.labels),
                                    list(extent.sizes), made, inbox)
+        self._under_way = [one for one in self._under_way if not one.done()] + [pending]
         return Future(pending, lambda core: ProcMesh(core, inbox, self, handlers,
                                                       restart is not None))
 
@@ -252,6 +260,8 @@ class HostMesh(ContextManager):
             return
         self._is_closed = True
         _context.forget(self)
+        for pending in self._under_way:
+            pending.cancel()  # a spawn keeps its hosts
         self._core.close()
 
     def _end(self, has_error: bool) -> None:

@@ -29,10 +29,10 @@ def pytest_configure(config: pytest.Config) -> None:
                    "meshbus_workers on each")
 
 
-@pytest.hookimpl(tryfirst=True)
+@pytest.hookimpl(tryfirst=True)  # type: ignore[misc]
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
     """A test is not passed while a worker of it has ended though nobody asked."""
-    procs = pyfuncitem.funcargs.get("meshbus_workers")
+    procs: Any = pyfuncitem.funcargs.get("meshbus_workers")
     test = pyfuncitem.obj
     if procs is None or inspect.iscoroutinefunction(test):
         return

@@ -37,6 +37,7 @@ class _Template:
     def fail(self, reason: str) -> NoReturn:
         """Tells why no copies can be made, and ends."""
         self._link.send(_REPORT.pack(_MAGIC, _FAILED) + reason.encode()[:_LONGEST_REASON])
+        self._link.close()
         sys.exit(1)
 
     def check(self, when: str) -> None:
@@ -62,6 +63,7 @@ class _Template:
             data, fds, _, _ = socket.recv_fds(self._link, _REQUEST.size, _MOST_DESCRIPTORS,
                                                socket.MSG_CMSG_CLOEXEC)
             if not data:
+                self._link.close()
                 sys.exit(0)  # the keeper is gone
             magic, has, joins, death_signal, session, subreaper = _REQUEST.unpack(data)
             if magic != _MAGIC:

@@ -207,7 +207,9 @@ class ValueMesh(Generic[T]):
         if len(failed) == 1:
             raise failed[0]
         if failed:
-            raise ExceptionGroup(f"{len(failed)} of {len(self)} ranks failed", failed)
+            # For those that show only this line: the first of them.
+            first = str(failed[0]).splitlines()[0][:200]
+            raise ExceptionGroup(f"{len(failed)} of {len(self)} ranks failed; {first}", failed)
         return self
 
     def __eq__(self, other: object) -> bool:

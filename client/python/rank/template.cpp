@@ -1,6 +1,7 @@
 // A template's side of the copies (agent/os/template_link.h): the system calls.
 #include "client/python/rank/template.h"
 
+#include <fcntl.h>
 #include <linux/futex.h>
 #include <linux/sched.h>
 #include <sys/prctl.h>
@@ -22,6 +23,9 @@ namespace {
 
 namespace py = pybind11;
 
+/// As in meshbus/template.py.
+constexpr int kCopyFailed = 127;
+
 // What the C library keeps of a thread in the kernel, and sets up anew when it forks itself.
 struct ThreadMemory {
   int* id = nullptr;  // where it keeps the thread's number
@@ -37,6 +41,27 @@ struct ThreadMemory {
   }
 };
 
+/// The copy itself joins a cgroup that the call could not put it into. False: not possible.
+bool join_cgroup(int cgroup) {
+  const int file = ::openat(cgroup, "cgroup.procs", O_WRONLY | O_CLOEXEC);
+  const bool has_joined = file >= 0 && ::write(file, "0", 1) == 1;
+  if (file >= 0) ::close(file);
+  return has_joined;
+}
+
+/// Where clone3 is forbidden, as in containers by default (their seccomp profile answers ENOSYS).
+long clone_by_the_older_call(const ThreadMemory& memory, int cgroup, int& pidfd) {
+  unsigned long flags = CLONE_PARENT | CLONE_PIDFD;
+  if (memory.id != nullptr) flags |= CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID;
+#if defined(__x86_64__)
+  const long pid = ::syscall(SYS_clone, flags, nullptr, &pidfd, memory.id, 0UL);
+#else
+  const long pid = ::syscall(SYS_clone, flags, nullptr, &pidfd, 0UL, memory.id);
+#endif
+  if (pid == 0 && cgroup >= 0 && !join_cgroup(cgroup)) ::_exit(kCopyFailed);
+  return pid < 0 ? -errno : pid;
+}
+
 long clone_to_parent(const ThreadMemory& memory, int cgroup, int& pidfd) {
   clone_args args{};
   args.flags = CLONE_PARENT | CLONE_PIDFD;
@@ -49,6 +74,7 @@ long clone_to_parent(const ThreadMemory& memory, int cgroup, int& pidfd) {
   }
   // The signal of its end is that of our own: CLONE_PARENT wants 0 here.
   const long pid = ::syscall(SYS_clone3, &args, sizeof args);
+  if (pid < 0 && errno == ENOSYS) return clone_by_the_older_call(memory, cgroup, pidfd);
   return pid < 0 ? -errno : pid;
 }
 

@@ -117,6 +117,11 @@ bool MeshProgress::wait(const std::function<bool(const RankTable&)>& done,
   return wait_for(changed_, lock, deadline, [&] { return done(facts_.table); });
 }
 
+void MeshProgress::wake() const {
+  const std::lock_guard lock(mutex_);
+  changed_.notify_all();
+}
+
 bool MeshProgress::wait_while_changing(const std::function<bool(const RankTable&)>& done,
                                        std::chrono::milliseconds idle) const {
   std::unique_lock lock(mutex_);

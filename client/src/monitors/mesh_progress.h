@@ -105,6 +105,8 @@ class MeshProgress {
   /// Waits until `done(table)`.
   bool wait(const std::function<bool(const RankTable&)>& done,
             std::chrono::milliseconds deadline) const;
+  /// Has those that wait look at their conditions again. Any thread.
+  void wake() const;
   /// Waits until `done(table)`, as long as something changes at least every `idle`.
   bool wait_while_changing(const std::function<bool(const RankTable&)>& done,
                            std::chrono::milliseconds idle) const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <stop_token>
 
 #include "agent/os/process_link.h"
 #include "client/src/base/wire_reports.h"
@@ -235,12 +236,18 @@ class Spawn {
 
   Result<void> wait_ready() {
     const auto is_decided = [this](const RankTable& table) {
+      if (spec_.stop.stop_requested()) return true;
       if (table.created() == table.size()) return true;
       // A partial mesh waits for the others too.
       return spec_.partial ? undecided(table).empty() : has_fallen(table);
     };
     const auto idle = core_.config().duration(keys::spawn_idle);
+    const std::stop_callback wake(spec_.stop, [this] { monitor_.progress().wake(); });
     const bool is_in_time = monitor_.progress().wait_while_changing(is_decided, idle);
+    if (spec_.stop.stop_requested())
+      return fail(
+          ErrorCode::proc_spawn_error,
+          "mesh " + monitor_.name() + ": the spawn was given up before all ranks were ready");
     auto table = monitor_.progress().table();
     if (!spec_.partial && has_fallen(table)) {
       // The words of the exit report are worth the little time that they take.

@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2154 source-path=SCRIPTDIR
 # ./dev bench: sourced by dev.
 bench_verb() {
-  local target=meshbus-bench peers
+  local targets=(meshbus-bench) peers
   if [[ -z ${1:-} ]]; then exec tests/bench/run; fi
   peers=$(tests/bench/run --peers "$1") || exit
   setup "${packages[@]}"
@@ -12,13 +12,13 @@ bench_verb() {
       rm -f build/release/build.ninja # cmake has to look for it again
     fi
   fi
-  if [[ $1 == mesh ]]; then target=meshbus-bench-mesh; fi
+  if [[ $1 == mesh ]]; then targets=(meshbus-bench-mesh); fi
   if [[ $1 == python ]]; then
     . "$root/tests/dev/verbs/python-path.sh"
     build_python
-    target=echo_proc
+    targets=(echo_proc meshbus-bench-public) # what it measures, and the floor in C++
   fi
-  build release ON "$target"
+  build release ON "${targets[@]}"
   cd "$here"
   step "bench $1" "$root/tests/bench/run" "$@"
 }
