@@ -66,12 +66,13 @@ async def awaited(act: Callable[[], Awaitable[Any]], count: int) -> list[float]:
     return times
 
 
-def of_cpp(size: int, count: int) -> float | None:
-    """The median of Context::call in C++, both ways with so many bytes, in microseconds."""
+def of_cpp(size: int, count: int, way: str = "context-call") -> float | None:
+    """The median of Context::call in C++, or of a call to an actor, both ways with so many bytes, in
+    microseconds."""
     program = PROGRAMS / "meshbus-bench-public"
     if not program.exists():
         return None
-    done = subprocess.run([program, "context-call", str(size), str(count)], capture_output=True,
+    done = subprocess.run([program, way, str(size), str(count)], capture_output=True,
                           text=True, check=True)
     figures = dict(line.split() for line in done.stdout.splitlines())
     return float(figures["p50_us"])
@@ -79,23 +80,27 @@ def of_cpp(size: int, count: int) -> float | None:
 
 def compare(rows: dict[str, Callable[[], list[float]]], size: int, count: int) -> None:
     """Each row in turn, in ROUNDS rounds, with as many bytes in C++ before and after it: machines
-    change meanwhile."""
+    change meanwhile. Two floors: a call to a port, and one to an actor, which is what an endpoint
+    is."""
+    ways = {"context-call": "Context::call", "context-actor": "ActorMesh::call"}
     middles: dict[str, list[float]] = {name: [] for name in rows}
-    ratios: dict[str, list[float]] = {name: [] for name in rows}
-    floors = [of_cpp(size, count)]
+    ratios: dict[tuple[str, str], list[float]] = {(name, way): [] for name in rows for way in ways}
+    floors = {way: [of_cpp(size, count, way)] for way in ways}
     for _ in range(ROUNDS):
         for name, row in rows.items():
             middles[name].append(quantile(row(), 0.5) * 1e6)
-            floors.append(of_cpp(size, count))
-            before, after = floors[-2:]
-            if before is not None and after is not None:
-                ratios[name].append(2 * middles[name][-1] / (before + after))
-    known = [floor for floor in floors if floor is not None]
-    if known:
-        print(f"{f'Context::call in C++, {size} bytes there and back':52s} p50 "
-              f"{spread(known, 1)} us", flush=True)
+            for way, known in floors.items():
+                known.append(of_cpp(size, count, way))
+                before, after = known[-2:]
+                if before is not None and after is not None:
+                    ratios[name, way].append(2 * middles[name][-1] / (before + after))
+    for way, title in ways.items():
+        if values := [floor for floor in floors[way] if floor is not None]:
+            print(f"{f'{title} in C++, {size} bytes there and back':52s} p50 "
+                  f"{spread(values, 1)} us", flush=True)
     for name in rows:
-        beside = f"  {spread(ratios[name], 2)} x" if ratios[name] else ""
+        beside = "".join(f"  {spread(ratios[name, way], 2)} x {title}"
+                         for way, title in ways.items() if ratios[name, way])
         print(f"{name:52s} p50 {spread(middles[name], 1)} us{beside}", flush=True)
 
 
@@ -103,7 +108,7 @@ def spread(values: list[float], digits: int) -> str:
     """The median, with the smallest and the largest."""
     low, middle, high = (f"{value:.{digits}f}" for value in (
         min(values), statistics.median(values), max(values)))
-    return f"{middle:>9s} ({low}-{high})"
+    return f"{middle} ({low}-{high})"
 
 
 def calls(hosts: meshbus.HostMesh, count: int) -> None:

@@ -3,6 +3,7 @@
 //     meshbus-bench-public WHAT SIZE AMOUNT
 // WHAT is one of the ways below, AMOUNT round trips or milliseconds. Prints its figures, one a
 // line: NAME VALUE.
+#include <meshbus/actor.h>
 #include <meshbus/client.h>
 #include <meshbus/proc.h>
 
@@ -86,6 +87,13 @@ Figures rate(std::size_t size, std::size_t milliseconds, const std::function<voi
       {"per_s", per_s}, {"mb_per_s", per_s * static_cast<double>(size) / 1e6}, {"us", 1e6 / per_s}};
 }
 
+/// Answers a call with its body, as the port does.
+struct Echo : Actor {
+  Echo() {
+    on("echo", [](ActorContext&, const ActorMessage& message) { return std::string(message.body); });
+  }
+};
+
 struct Task {
   std::string what;
   std::size_t size;
@@ -125,6 +133,7 @@ ProcProgram proc_program(const Task& task) {
   static std::promise<void> ended;
   ProcProgram program;
   program.on(kEcho, [](Proc&, const Incoming& call) { return std::string(call.body); });
+  program.actor<Echo>("echo");
   program.on(kCount, [](Proc&, const Incoming&) {
     counted.fetch_add(1, std::memory_order_relaxed);
     return std::string();
@@ -165,13 +174,25 @@ void send(Context& context, const ProcId& to, const std::string& body) {
   }
 }
 
+/// Calls an actor of rank 0.
+Figures measure_actor(ProcMesh& mesh, const Task& task) {
+  const std::string body(task.size, 'x');
+  auto actors = must(mesh.spawn_actors("echo", "echo", ""));
+  auto figures = round_trips(task.amount, [&] {
+    for (auto& answer : must(actors.call("echo", body, kAnswerLimit))) must(std::move(answer));
+  });
+  must(actors.stop());
+  return figures;
+}
+
 /// What the launcher measures, of rank 0.
 Figures measure(Context& context, ProcMesh& mesh, const Task& task) {
   const std::string body(task.size, 'x');
   const ProcId to = must(mesh.ref().proc_at(0));
   const auto ask = [&] { return must(context.call(to, kAsk, "", kAnswerLimit)); };
   auto figures =
-      task.what == "context-call"
+      task.what == "context-actor" ? measure_actor(mesh, task)
+      : task.what == "context-call"
           ? round_trips(task.amount, [&] { must(context.call(to, kEcho, body, kAnswerLimit)); })
           : rate(task.size, task.amount, [&] { send(context, to, body); }, ask);
   must(context.send(to, kEnd, ""));
@@ -208,7 +229,7 @@ void launch(Task task) {
 int main(int argc, char** argv) try {
   if (argc < 4)
     throw std::runtime_error(
-        "proc-call|proc-send|context-call|context-send|large-made|large-copied|"
+        "proc-call|proc-send|context-call|context-actor|context-send|large-made|large-copied|"
         "large-far SIZE AMOUNT");
   const Task task{argv[1], std::stoul(argv[2]), std::stoul(argv[3]), argc > 4 ? argv[4] : ""};
   const auto as_proc = bootstrap(proc_program(task));
