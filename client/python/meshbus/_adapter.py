@@ -168,8 +168,13 @@ def _raised(error: BaseException) -> _wire.Parts:
     return _wire.dumps((summary, text, pickled), _wire.RAISED)
 
 
+_NOTHING = _wire.dumps(None)
+
+
 def _answer(flags: int, value: Any, what: str) -> _wire.Parts:
     if flags != _wire.TEXT:
+        if value is None:
+            return _NOTHING
         return _wire.dumps(value, what=f"what {what} returned")
     if isinstance(value, bool):
         return [b"true" if value else b"false"]

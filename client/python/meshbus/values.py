@@ -203,14 +203,14 @@ class ValueMesh(Generic[T]):
     def check(self) -> ValueMesh[T]:
         """Itself, when every rank has a value. Otherwise raises: the error of the rank that
         failed, or an ExceptionGroup when there are several."""
-        failed = list(self.failed.values())
+        failed = [value.error for value in self._values if isinstance(value, _Failed)]
+        if not failed:
+            return self
         if len(failed) == 1:
             raise failed[0]
-        if failed:
-            # For those that show only this line: the first of them.
-            first = str(failed[0]).splitlines()[0][:200]
-            raise ExceptionGroup(f"{len(failed)} of {len(self)} ranks failed; {first}", failed)
-        return self
+        # For those that show only this line: the first of them.
+        first = str(failed[0]).splitlines()[0][:200]
+        raise ExceptionGroup(f"{len(failed)} of {len(self)} ranks failed; {first}", failed)
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, ValueMesh):

@@ -38,36 +38,42 @@ PythonActor::PythonActor(ActorContext& context, std::string_view params) {
       const auto make = py::reinterpret_borrow<py::object>(actor_factory);
       adapter_ = make(py::bytes(params.data(), params.size()), context.rank(),
                       context.id().to_string(), context.peers().to_string());
-      for (const auto& name : adapter_.attr("names"))
-        on(std::string(py::cast<std::string>(name)),
-           [this, text = py::cast<std::string>(name)](ActorContext& actor,
-                                                      const ActorMessage& message) {
-             return handle(text, actor, message);
+      handle_ = adapter_.attr("handle");
+      names_ = adapter_.attr("names");
+      for (const py::handle name : names_)
+        on(py::cast<std::string>(name),
+           [this, name](ActorContext& actor, const ActorMessage& message) {
+             return handle(name, actor, message);
            });
     } catch (const py::error_already_set& error) {
       problem = error.what();
     }
-    if (problem) adapter_ = {};
+    if (problem) let_go();
   }
   if (problem) throw std::runtime_error(*problem);
 }
 
 PythonActor::~PythonActor() {
   const InterpreterLock lock;
-  if (lock)
-    adapter_ = {};
-  else
-    adapter_.release();
+  if (lock) {
+    let_go();
+  } else {
+    for (auto* const one : {&adapter_, &handle_, &names_}) one->release();
+  }
 }
 
-Result<std::string> PythonActor::handle(const std::string& name, ActorContext& context,
+void PythonActor::let_go() {
+  for (auto* const one : {&adapter_, &handle_, &names_}) *one = {};
+}
+
+Result<std::string> PythonActor::handle(py::handle name, ActorContext& context,
                                         const ActorMessage& message) {
   Body body{copy_large(message.body)};
   const InterpreterLock lock;
   if (!lock) return fail(ErrorCode::refused, kEnding);
   std::string problem;
   try {
-    const auto answer = adapter_.attr("handle")(name, std::move(body), message.is_call);
+    const auto answer = handle_(name, std::move(body), message.is_call);
     if (answer.is_none()) return std::string();
     if (PyCallable_Check(answer.ptr()) == 0) return gather(answer);
     answer(Reply{context.defer()});

@@ -24,10 +24,15 @@ class PythonActor : public Actor {
   void on_stop(ActorContext& context, const std::string& reason) override;
 
  private:
-  Result<std::string> handle(const std::string& name, ActorContext& context,
-                             const ActorMessage& message);
+  /// Needs the GIL.
+  void let_go();
+  /// `name`: that of the endpoint, as a Python text.
+  Result<std::string> handle(py::handle name, ActorContext& context, const ActorMessage& message);
 
   py::object adapter_;
+  /// What every message needs of it: its handle(), and the names of its endpoints.
+  py::object handle_;
+  py::object names_;
 };
 
 /// Adds the class Reply to a module.

@@ -90,7 +90,8 @@ Figures rate(std::size_t size, std::size_t milliseconds, const std::function<voi
 /// Answers a call with its body, as the port does.
 struct Echo : Actor {
   Echo() {
-    on("echo", [](ActorContext&, const ActorMessage& message) { return std::string(message.body); });
+    on("echo",
+       [](ActorContext&, const ActorMessage& message) { return std::string(message.body); });
   }
 };
 
