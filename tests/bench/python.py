@@ -67,8 +67,8 @@ async def awaited(act: Callable[[], Awaitable[Any]], count: int) -> list[float]:
 
 
 def of_cpp(size: int, count: int, way: str = "context-call") -> float | None:
-    """The median of Context::call in C++, or of a call to an actor, both ways with so many bytes, in
-    microseconds."""
+    """The median of Context::call in C++, or of a call to an actor, both ways with so many bytes,
+    in microseconds."""
     program = PROGRAMS / "meshbus-bench-public"
     if not program.exists():
         return None
