@@ -243,13 +243,27 @@ def test_cells_show_values_tables_and_tracebacks(open_notebook, browser, tmp_pat
     assert "ZeroDivisionError: division by zero" in one and "in divide" in one
     assert "return self.total / n" in one  # and that of the class, which was defined in a cell
     several = notebook.output(6, "ExceptionGroup")
-    assert "4 of 4 ranks failed" in several
+    assert "4 of 4 ranks failed; rank 0 (host=0/2,proc=0/2): ZeroDivisionError" in several
     caption, rows = notebook.table(8)
     assert caption == "host=2" and [row[0] for row in rows] == ["rank", "0", "1"]
     # For people: MESHBUS_NOTEBOOK_SCREENSHOT=FILE keeps what they would see.
     path = pathlib.Path(os.environ.get("MESHBUS_NOTEBOOK_SCREENSHOT", tmp_path / "notebook.png"))
     browser.screenshot(path)
     assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_cells_of_the_guide(open_notebook):
+    """Typed from the page."""
+    guide = pathlib.Path(__file__).resolve().parents[2] / "docs" / "guide" / "python.md"
+    cells = re.findall(r"```ipython\n(.*?)```", guide.read_text(encoding="utf-8"), re.S)
+    notebook = open_notebook("guide", *cells)
+    notebook.run_all()
+    assert "'failed': 0" in notebook.output(3, "attempted")
+    _, rows = notebook.table(0)
+    assert [row[2] for row in rows[1:]] == ["ready"] * 4
+    _, rows = notebook.table(1)
+    assert [row[2] for row in rows[1:]] == ["42"] * 4
+    assert notebook.output(2).strip().endswith("172")
 
 
 def test_an_interrupt_ends_the_wait_of_a_cell(open_notebook):
