@@ -7,11 +7,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <memory>
 #include <utility>
 
 #include "agent/proc/runtime/bootstrap.h"
 #include "agent/proc/runtime/runtime.h"
 #include "agent/proc/several_procs.h"
+#include "common/base/log.h"
 #include "common/wire/actor_body.h"
 #include "common/wire/settings_call.h"
 
@@ -33,6 +35,40 @@ Result<std::string> with_context(Result<std::string> answer, const std::string& 
   if (!answer) return fail(answer.error().within(context));
   return answer;
 }
+
+/// Large bodies are refused before they are copied; small ones when they are sent.
+Result<void> check_before_copy(Runtime& runtime, std::size_t bytes) {
+  return bytes > kBodyLimit ? runtime.sender().check_size(bytes) : Result<void>();
+}
+
+/// Calls a function of the program with the answer to a call: once, also when the proc ends before
+/// there is one. Nothing that it throws gets into the loop.
+class ToldOnce {
+ public:
+  ToldOnce(std::function<void(Result<std::string>)> then, std::string what)
+      : then_(std::move(then)), what_(std::move(what)) {}
+  ~ToldOnce() {
+    tell(fail(ErrorCode::fate_unknown, "this proc left the bus before there was an answer"));
+  }
+  ToldOnce(const ToldOnce&) = delete;
+  ToldOnce& operator=(const ToldOnce&) = delete;
+
+  void tell(Result<std::string> answer) noexcept {
+    const auto then = std::exchange(then_, nullptr);
+    if (!then) return;
+    try {
+      then(with_context(std::move(answer), what_));
+    } catch (const std::exception& error) {
+      log::warn("what waits for the answer to a " + what_ + " has thrown: " + error.what());
+    } catch (...) {
+      log::warn("what waits for the answer to a " + what_ + " has thrown what is no exception");
+    }
+  }
+
+ private:
+  std::function<void(Result<std::string>)> then_;
+  std::string what_;
+};
 
 }  // namespace
 
@@ -213,15 +249,18 @@ std::future<Result<std::string>> Proc::call_async(const ProcId& to, std::uint32_
 void Proc::call_async(const ActorId& to, const MessageType& type, std::string_view body,
                       std::chrono::milliseconds deadline,
                       std::function<void(Result<std::string>)> then) {
-  if (auto fine = runtime_.sender().check_fork(); !fine) return then(fail(fine.error()));
-  runtime_.sender().call(
-      to.proc(), actor_port(to), encode_actor_body(type, 0, body), deadline,
-      [then = std::move(then), what = "call to " + to.to_string() + ", " + type.to_string()](
-          Result<std::string> answer) { then(with_context(std::move(answer), what)); });
+  const auto told = std::make_shared<ToldOnce>(
+      std::move(then), "call to " + to.to_string() + ", " + type.to_string());
+  if (auto fine = runtime_.sender().check_fork(); !fine) return told->tell(fail(fine.error()));
+  if (auto fits = check_before_copy(runtime_, body.size()); !fits)
+    return told->tell(fail(fits.error()));
+  runtime_.sender().call(to.proc(), actor_port(to), encode_actor_body(type, 0, body), deadline,
+                         [told](Result<std::string> answer) { told->tell(std::move(answer)); });
 }
 
 Result<void> Proc::send(const ActorId& to, const MessageType& type, std::string_view body) {
   if (auto fine = runtime_.sender().check_fork(); !fine) return fine;
+  if (auto fits = check_before_copy(runtime_, body.size()); !fits) return fits;
   return runtime_.send_to_actor(to, encode_actor_body(type, 0, body));
 }
 

@@ -77,7 +77,7 @@ struct CastPlan {
   std::vector<Destination> hosts;
   std::vector<Piece> pieces;
   /// The largest body of a cast or call that is one message: what a message may have, less the
-  /// ranks that it is for; 960 KiB at least. Larger ones go before their message (CastBodies).
+  /// ranks that it is for; nearly all of 1 MiB. Larger ones go before their message (CastBodies).
   std::size_t body_limit = 0;
 };
 

@@ -23,12 +23,13 @@ CastSender::CastSender(Reactor& reactor, Postbox& postbox, Introductions& introd
       introductions_(introductions),
       on_undeliverable_(std::move(on_undeliverable)) {}
 
-Result<void> CastSender::check(const CastPlan& to, std::size_t bytes, bool needs_room) const {
+Result<void> CastSender::check(const CastPlan& to, std::size_t header, std::size_t bytes,
+                               bool needs_room) const {
   if (!is_supported_)
     return fail(ErrorCode::version_mismatch,
                 "our broker is of a release of meshbus that knows no casts: update that host");
   for (const auto& piece : to.pieces) {
-    const auto room = kBodyLimit - std::min(kBodyLimit, piece.front.size());
+    const auto room = kBodyLimit - std::min(kBodyLimit, piece.front.size() + header);
     const auto limit = std::min(postbox_.body_limit(), room);
     if (bytes > limit)
       return fail(ErrorCode::too_large, "a cast of " + std::to_string(bytes) +
@@ -61,7 +62,7 @@ std::uint64_t CastSender::post(const CastPlan& to, std::size_t piece, std::uint3
 
 Result<void> CastSender::cast(const CastPlan& to, std::uint32_t port, Bytes body, bool no_return,
                               std::uint32_t flags) {
-  if (auto fits = check(to, body.size(), !no_return); !fits) return fits;
+  if (auto fits = check(to, 0, body.size(), !no_return); !fits) return fits;
   for (std::size_t piece = 0; piece < to.pieces.size(); ++piece) {
     if (post(to, piece, port, wire::Kind::message, {}, body,
              flags | (no_return ? kFlagNoReturn : 0)) != 0)
@@ -85,7 +86,7 @@ void CastSender::call(std::uint64_t id, const std::shared_ptr<const CastPlan>& t
                       std::uint32_t port, Bytes body, std::chrono::milliseconds deadline,
                       CastCalls::Answer answer) {
   calls_.add(id, to, deadline, std::move(answer));
-  const auto fits = check(*to, sizeof(wire::CallHeader) + body.size(), false);
+  const auto fits = check(*to, sizeof(wire::CallHeader), body.size(), false);
   if (fits && post_call(id, *to, port, deadline, {}, body, 0)) return;
   for (const auto& piece : to->pieces) {
     calls_.add_sequence(id, 0);

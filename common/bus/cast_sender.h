@@ -57,7 +57,8 @@ class CastSender {
  private:
   /// Whether our broker does that, and all of it fits into messages and into what may be
   /// outstanding.
-  Result<void> check(const CastPlan& to, std::size_t bytes, bool needs_room) const;
+  Result<void> check(const CastPlan& to, std::size_t header, std::size_t bytes,
+                     bool needs_room) const;
   /// Sends one piece of a cast; `head` comes before the body. Its number, or 0 when the queue is
   /// full.
   std::uint64_t post(const CastPlan& to, std::size_t piece, std::uint32_t port, wire::Kind kind,

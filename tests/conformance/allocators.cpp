@@ -3,6 +3,7 @@
 #include <csignal>
 #include <fstream>
 #include <functional>
+#include <future>
 #include <mutex>
 
 #include "tests/conformance/procs.h"
@@ -311,21 +312,27 @@ TEST_CASE(
   StandingHost host;
   auto context = must(Context::create());
   const auto one = extent("host=1");
-  {
-    const FrozenHost frozen(host.roles());  // so that the agent starts no other broker
-    REQUIRE(::kill(host.roles().broker, SIGKILL) == 0);
-    REQUIRE(wait_until([&] { return !find_process(host.roles().broker); }, in_time));
-    auto lost = std::make_unique<Lent>(one, std::vector{address_of(host)});
-    lost->lose(0, "killed by SIGKILL");
-    const auto none = HostMesh::allocate(context, "lent", std::move(lost));
-    REQUIRE_FALSE(none.has_value());
-    INFO(none.error().to_string());
-    CHECK(has(none.error().detail(), "host 0 has ended (killed by SIGKILL)"));
-  }
-  // The broker is restarted now, and this comes before it or not.
-  auto hosts = must(HostMesh::allocate(
-      context, "lent", std::make_unique<Lent>(one, std::vector{address_of(host)}),
-      std::chrono::duration_cast<std::chrono::milliseconds>(in_time)));
+  // The warden would start another broker.
+  REQUIRE(::kill(host.roles().warden, SIGSTOP) == 0);
+  REQUIRE(::kill(host.roles().broker, SIGKILL) == 0);
+  REQUIRE(wait_until(
+      [&] {
+        const auto broker = find_process(host.roles().broker);
+        return !broker || broker->is_dead();
+      },
+      in_time));
+  auto lost = std::make_unique<Lent>(one, std::vector{address_of(host)});
+  lost->lose(0, "killed by SIGKILL");
+  const auto none = HostMesh::allocate(context, "lent", std::move(lost));
+  CHECK_FALSE(none.has_value());
+  if (!none) CHECK(has(none.error().detail(), "host 0 has ended (killed by SIGKILL)"));
+  auto waiting = std::async(std::launch::async, [&] {
+    return HostMesh::allocate(context, "lent",
+                              std::make_unique<Lent>(one, std::vector{address_of(host)}), in_time);
+  });
+  CHECK(waiting.wait_for(300ms) == std::future_status::timeout);
+  REQUIRE(::kill(host.roles().warden, SIGCONT) == 0);
+  auto hosts = must(waiting.get());
   auto mesh = must(hosts.spawn("ranks", extent("gpu=1"), self({"serve"})));
   CHECK(codes(must(context.call(mesh.ref(), Port::echo, "", in_time))) ==
         std::vector(1, ErrorCode::none));

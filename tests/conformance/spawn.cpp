@@ -1,7 +1,9 @@
 // Spec 6.2: spawn() gives a mesh, or says what went wrong and leaves nothing. (That a command
 // cannot be executed: tests/integration/client/spawn.cpp.)
+#include <algorithm>
 #include <csignal>
 #include <future>
+#include <stop_token>
 
 #include "tests/conformance/procs.h"
 
@@ -81,7 +83,33 @@ TEST_CASE(
   }
   CHECK(detail.find("rank 0 (") == std::string::npos);
   CHECK(detail.find("rank 3 (") == std::string::npos);
+  REQUIRE(mesh.error().reports() != nullptr);
+  const auto& reports = *mesh.error().reports();
+  CHECK(std::any_of(reports.begin(), reports.end(),
+                    [](const RankReport& report) { return report.rank == 1; }));
   CHECK(procs_with("hang 1 2") == 0);
+  must(launcher.hosts.shutdown(in_time));
+}
+
+TEST_CASE("spec 6.2: a spawn that is given up stops what it has started, and says so") {
+  Launcher launcher("host=2");
+  std::stop_source source;
+  auto spec = self({"hang", "0", "3"});
+  spec.stop = source.get_token();
+  auto spawned = std::async(
+      std::launch::async, [&] { return launcher.hosts.spawn("given_up", extent("gpu=2"), spec); });
+  REQUIRE(wait_until([] { return procs_with("hang 0 3") == 4; }, in_time));
+  source.request_stop();
+  const auto mesh = spawned.get();
+  REQUIRE_FALSE(mesh.has_value());
+  INFO(mesh.error().to_string());
+  CHECK(mesh.error().code() == ErrorCode::proc_spawn_error);
+  CHECK(mesh.error().detail().find("the spawn was given up") != std::string::npos);
+  CHECK(procs_with("hang 0 3") == 0);
+  // One that was given up before it began starts nothing.
+  const auto none = launcher.hosts.spawn("given_up", extent("gpu=2"), spec);
+  REQUIRE_FALSE(none.has_value());
+  CHECK(none.error().detail().find("the spawn was given up") != std::string::npos);
   must(launcher.hosts.shutdown(in_time));
 }
 

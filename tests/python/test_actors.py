@@ -598,3 +598,56 @@ def test_a_remote_error_keeps_its_cause_when_it_is_pickled():
     again = pickle.loads(pickle.dumps(error))
     assert (str(again), again.rank, again.__notes__) == (str(error), 3, ["seen twice"])
     assert isinstance(again.__cause__, KeyError)
+
+
+def test_classes_by_value_may_refer_to_each_other(workers):
+    space = {"__name__": "__main__", "meshbus": meshbus}
+    exec("class Idle: pass\n"
+         "class Busy: pass\n"
+         "Idle.next, Busy.next = Busy, Idle\n"
+         "def look(): return Idle.next.next is Idle\n", space)
+    assert list(workers.run(space["look"])) == [True] * 4
+
+
+def test_a_stopped_actor_is_let_go(workers):
+    class Heavy(meshbus.Actor):
+        def __init__(self):
+            import weakref
+            import meshbus.worker
+            meshbus.worker.heavy = weakref.ref(self)
+
+        @meshbus.endpoint
+        def nothing(self):
+            pass
+
+    def is_gone():
+        import gc
+        import meshbus.worker
+        gc.collect()
+        return meshbus.worker.heavy() is None
+
+    actors = workers.spawn(Heavy)
+    actors.nothing()
+    actors.stop()
+    actors.close()
+    wait_until(lambda: all(workers.run(is_gone)))
+
+
+def test_a_task_of_a_pool_takes_no_long_script_along():
+    import linecache
+    from meshbus import _wire
+    source = "def task():\n    return 1\n" + "# a long script\n" * 5000
+    name = "<a long script>"
+    linecache.cache[name] = (len(source), None, source.splitlines(True), name)
+    space = {"__name__": "__main__"}
+    exec(compile(source, name, "exec"), space)
+    task = (space["task"], (), {})
+    assert len(b"".join(_wire.dumps(task))) > len(source)
+    assert len(b"".join(_wire.dumps(task, most_source=_wire.LITTLE_SOURCE))) < 4096
+
+
+def test_a_remote_error_whose_cause_does_not_pickle():
+    error = meshbus.RemoteError("ValueError: x", "Traceback ...", 1, "gpu=1")
+    error.__cause__ = ValueError(lambda: 1)
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), again.__cause__) == (str(error), None)

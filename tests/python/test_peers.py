@@ -70,6 +70,10 @@ class Shard(meshbus.Actor):
         return self.peers.onw
 
     @meshbus.endpoint
+    def give_peers(self):
+        return self.peers
+
+    @meshbus.endpoint
     def reduces(self):
         return self.peers.own.reduce("sum").result()
 
@@ -129,6 +133,19 @@ def test_a_mesh_of_actors_is_sent_to_actors_of_another(workers):
         assert (extent, numbers, size) == (first.extent, [100, 101, 102, 103], 4)
         _, numbers, _ = second.slice(host=0, gpu=0).ask.one(first.slice(host=1)).result(20)
         assert numbers == [102, 103]
+
+
+def test_peers_at_a_launcher_say_where_they_are_for(workers):
+    import copy
+    with workers.spawn(Shard) as shards:
+        one = shards.slice(host=0, gpu=0)
+        for back in (one.give_peers.one().result(20), copy.copy(shards)):
+            assert back.extent == shards.extent
+            with pytest.raises(meshbus.Refused, match="are called from ranks"):
+                back.own.call()
+        from meshbus import _proc
+        with pytest.raises(meshbus.ParseError):
+            _proc.Actors.parse("nonsense")
 
 
 def test_peers_know_their_endpoints(workers):

@@ -291,13 +291,11 @@ def test_a_script_under_the_run_command(tmp_path):
     """`meshbus run --mesh` starts `python3 -m meshbus.run`, too, and gets its exit code."""
     (tmp_path / "rank.py").write_text(textwrap.dedent("""
         import meshbus, sys, threading
-        was_asked = threading.Event()
-        def upper(body):
-            was_asked.set()
-            return body.upper()
-        proc = meshbus.init(ports={1: upper})
+        is_done = threading.Event()
+        proc = meshbus.init(ports={1: bytes.upper, 2: lambda body: is_done.set()})
         print(proc.rank, proc.call(1 - proc.rank, 1, b"hello").decode())
-        was_asked.wait(30)
+        proc.call(1 - proc.rank, 2, b"")
+        is_done.wait(30)  # the other one has printed
         sys.exit(4 * proc.rank)
     """))
     done = subprocess.run([meshbus.versions()["program"], "run", "--mesh", "-n", "2", "--no-prefix",

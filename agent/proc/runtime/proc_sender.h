@@ -52,6 +52,8 @@ class ProcSender {
   /// Waits.
   Result<CastAnswers::Answers> call_all(const ProcMeshRef& to, std::uint32_t port,
                                         std::string_view body, std::chrono::milliseconds deadline);
+  /// See Bus::check_size(). For what is to be copied.
+  Result<void> check_size(std::size_t bytes);
   Outgoing& outgoing() noexcept { return outgoing_; }
 
  private:
@@ -59,8 +61,6 @@ class ProcSender {
   /// answer waits behind small messages.
   static constexpr Bus::Most kSendMost{.bytes = 16 * 1024 * 1024, .queued = 16 * 1024};
 
-  /// See Bus::check_size().
-  Result<void> check_size(std::size_t bytes);
   /// Sends a body above kBodyLimit, and waits until it has arrived.
   Result<void> send_large(const ProcId& to, std::uint32_t port, std::string_view body,
                           const SharedBody* shared, std::chrono::milliseconds patience);

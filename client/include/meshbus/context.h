@@ -113,7 +113,7 @@ class Context {
   /// `context.cast(*mesh.ref().at("host", 0), 1, "hello")`. One message leaves here; brokers make
   /// the copies, one for each host and there one for each rank. A cast and a message of send()
   /// arrive in the order in which they were sent; each rank learns its place in the view
-  /// (Incoming::point in meshbus/proc.h). Returns when it is on its way, above 960 KiB
+  /// (Incoming::point in meshbus/proc.h). Returns when it is on its way, above about 1 MiB
   /// when all ranks have it or have failed; with no rank at all it succeeds at once. Errors: as
   /// send(), for all of it.
   Result<void> cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body);

@@ -19,6 +19,8 @@ void set_reports_maker(py::object (*make)(const std::vector<RankReport>& reports
 }
 
 py::object exception_of(const Error& error) {
+  if (error_factory == nullptr)
+    return py::reinterpret_borrow<py::object>(PyExc_RuntimeError)(error.to_string());
   const auto make = py::reinterpret_borrow<py::object>(error_factory);
   const auto position = error.position();
   // A detail may quote bytes of a program, which need not be UTF-8.

@@ -15,11 +15,11 @@ void tell(Inbox& inbox, std::uint64_t token) {
 
 }  // namespace
 
-void Pending::fill(Value value) {
+bool Pending::fill(Value value) {
   decltype(watchers_) watchers;
   {
     std::lock_guard lock(mutex_);
-    if (is_done_) return;
+    if (is_done_) return false;
     is_done_ = true;
     value_ = std::move(value);
     watchers = std::move(watchers_);
@@ -27,6 +27,23 @@ void Pending::fill(Value value) {
   changed_.notify_all();
   for (const auto& [watcher, token] : watchers) {
     if (const auto inbox = watcher.lock()) tell(*inbox, token);
+  }
+  return true;
+}
+
+void Pending::cancel() {
+  // In a child of fork() what works for it has no threads, and locks may be held for ever.
+  if (check_process_.is_here()) stop_.request_stop();
+}
+
+void Pending::discard() {
+  if (!check_process_.is_here()) return;
+  stop_.request_stop();
+  if (fill({})) return;
+  Value value;  // its end may wait for threads: not with the lock
+  {
+    std::lock_guard lock(mutex_);
+    value.swap(value_);
   }
 }
 
@@ -69,7 +86,8 @@ void bind_pending(py::module_& module) {
   py::class_<Pending, std::shared_ptr<Pending>>(module, "Pending", py::module_local(),
                                                 "A result that is under way.")
       .def(py::init<>(), "One that Python fills itself.")
-      .def("fill", [](Pending& pending) { pending.fill({}); })
+      .def("fill", [](Pending& pending) { return pending.fill({}); })
+      .def("discard", &Pending::discard, py::call_guard<py::gil_scoped_release>())
       .def("cancel", &Pending::cancel, py::call_guard<py::gil_scoped_release>())
       .def("done", &Pending::is_done)
       .def("wait", &Pending::wait, py::arg("timeout") = py::none())

@@ -24,8 +24,8 @@ class Pending {
   /// Makes the Python object, or raises; runs in Python's thread.
   using Value = std::function<py::object()>;
 
-  /// The result is there. Only the first one counts. From any thread.
-  void fill(Value value);
+  /// The result is there. Only the first one counts: whether this is it. From any thread.
+  bool fill(Value value);
   bool is_done() const;
   /// Whether it is there by then. Needs the GIL. Raises in a child of fork().
   bool wait(std::optional<double> seconds);
@@ -33,7 +33,10 @@ class Pending {
   /// fork().
   void notify(const std::shared_ptr<Inbox>& inbox, std::uint64_t token);
   /// Gives it up: what works for it ends, and fills it with an error if need be.
-  void cancel() { stop_.request_stop(); }
+  void cancel();
+  /// The same, and the result is let go, whether it is there or will come: done, without one.
+  /// Without the GIL.
+  void discard();
   /// For what works for it.
   std::stop_token stop_token() const { return stop_.get_token(); }
   /// The result; it must be there. Once.

@@ -25,8 +25,10 @@ class Held {
     return owner_;
   }
   void close() {
+    auto owner = std::move(owner_);  // others look at it with the GIL
+    owner_ = nullptr;
     py::gil_scoped_release release;  // its end may wait for threads
-    owner_.reset();
+    owner.reset();
   }
 
  private:

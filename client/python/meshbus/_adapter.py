@@ -315,8 +315,11 @@ class Adapter:
 
     def on_stop(self, reason: str) -> None:
         """The actor is stopped."""
-        _current.set(self.actor)
-        self.actor.on_stop(reason)
+        token = _current.set(self.actor)
+        try:
+            self.actor.on_stop(reason)
+        finally:
+            _current.reset(token)  # the thread lives on, and would keep the actor
 
 
 def _check_releases(head: str) -> None:

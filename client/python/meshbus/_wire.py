@@ -14,6 +14,7 @@ import sys
 from typing import Any
 
 from meshbus import _build_info
+from meshbus.actor import EndpointMethod
 from meshbus.errors import ConfigurationError
 
 MAGIC = b"\xffMBP"
@@ -28,8 +29,11 @@ _HEAD = struct.Struct("<4sB3xII")
 _ALIGNMENT = 64
 _ZEROS = bytes(_ALIGNMENT)
 
-_LARGEST_SOURCE = 256 * 1024
-"""Characters of a file whose lines go with what is defined in it."""
+MOST_SOURCE = 256 * 1024
+"""Characters of files whose lines go with what is defined in them."""
+LITTLE_SOURCE = 16 * 1024
+"""The same with each of many: cells of a notebook, but no long script."""
+_MOST_LOOKED_AT = 1000
 
 Parts = list[Any]
 """Bytes-like objects that go one behind the other."""
@@ -39,7 +43,8 @@ class Foreign(ValueError):
     """A body that Python did not make."""
 
 
-def dumps(value: Any, flags: int = PICKLE, what: str = "the value") -> Parts:
+def dumps(value: Any, flags: int = PICKLE, what: str = "the value",
+          most_source: int = MOST_SOURCE) -> Parts:
     """The parts of a body. The C pickler comes first: it is many times as quick as cloudpickle,
     which takes what it refuses and what __main__ defines (by value then)."""
     buffers: list[pickle.PickleBuffer] = []
@@ -50,7 +55,7 @@ def dumps(value: Any, flags: int = PICKLE, what: str = "the value") -> Parts:
         by_value = True
     if by_value:
         buffers = []
-        data = _by_value(value, buffers, what)
+        data = _by_value(value, buffers, what, most_source)
     if not buffers:
         return [_HEAD.pack(MAGIC, flags, len(data), 0), data]
     raws = [buffer.raw() for buffer in buffers]
@@ -63,9 +68,10 @@ def dumps(value: Any, flags: int = PICKLE, what: str = "the value") -> Parts:
     return parts
 
 
-def _by_value(value: Any, buffers: list[pickle.PickleBuffer], what: str) -> bytes:
+def _by_value(value: Any, buffers: list[pickle.PickleBuffer], what: str,
+              most_source: int) -> bytes:
     import cloudpickle  # imported where it is needed: 70 ms
-    sources = _sources_of(value)
+    sources = _sources_of(value, most_source)
     try:
         data: bytes = cloudpickle.dumps(_WithSources(value, sources) if sources else value, 5,
                                         buffer_callback=buffers.append)
@@ -94,27 +100,43 @@ def _with_sources(sources: dict[str, list[str]], value: Any) -> Any:
     return value
 
 
-def _sources_of(value: Any) -> dict[str, list[str]]:
-    """The lines of the files of the classes and functions that stand in a tuple or list."""
+def _sources_of(value: Any, most: int) -> dict[str, list[str]]:
+    """The lines of the files of the classes and functions that stand in a tuple or list and travel
+    by value; `most` characters in all."""
     import linecache
     import types
     found: dict[str, list[str]] = {}
+    seen: set[int] = set()
+    left = most
 
-    def look(one: Any, depth: int) -> None:
+    def is_by_value(one: Any) -> bool:
+        module = getattr(one, "__module__", None)
+        return module == "__main__" or module not in sys.modules
+
+    def look(one: Any) -> None:
+        nonlocal left
+        if id(one) in seen or len(seen) > _MOST_LOOKED_AT:
+            return
+        seen.add(id(one))
         if isinstance(one, types.FunctionType):
             name = one.__code__.co_filename
-            if name not in found:
+            if is_by_value(one) and name not in found:
                 lines = linecache.getlines(name)
-                if lines and sum(map(len, lines)) <= _LARGEST_SOURCE:
+                size = sum(map(len, lines))
+                if lines and size <= left:
+                    left -= size
                     found[name] = lines
-        elif isinstance(one, type):
+        elif isinstance(one, type) and is_by_value(one):
             for member in vars(one).values():
-                look(getattr(member, "function", member), depth)
-        elif isinstance(one, (tuple, list)) and depth < 3:
+                look(member.function if isinstance(member, EndpointMethod) else member)
+        elif isinstance(one, (tuple, list)):
             for part in one[:16]:
-                look(part, depth + 1)
+                look(part)
 
-    look(value, 0)
+    try:
+        look(value)
+    except Exception:  # of somebody's descriptor: tracebacks have no lines then
+        return {}
     return found
 
 

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from meshbus import _client, _context, reports
+from meshbus import _checks, _client, _context, reports
 from meshbus._endpoints import ActorEndpoint
 from meshbus._owner import ContextManager
 from meshbus._views import cut
@@ -81,14 +81,14 @@ class ActorMesh(ContextManager):
 
     def states(self, timeout: float = 10) -> list[reports.ActorReport]:
         """Asks how each actor is."""
-        answer = Future(self._core.states(timeout), _reports).result()
-        return answer
+        return Future(self._core.states(_checks.seconds("timeout", timeout)), _reports).result()
 
     def stop(self, reason: str = "stop", grace: float = 10) -> list[reports.ActorReport]:
         """Ends all actors of the mesh, what is in their mailboxes first, and waits."""
         if not self._is_owner:
             raise Refused("a slice of actors cannot be stopped: stop() the mesh that spawn() made")
-        return Future(self._core.stop(reason, grace), _reports).result()
+        return Future(self._core.stop(_checks.text("reason", reason),
+                                      _checks.seconds("grace", grace)), _reports).result()
 
     def close(self) -> None:
         """Asks for a stop and does not wait."""

@@ -155,8 +155,23 @@ class RemoteError(CallError):
         return f"{where}{self.detail}{tail}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        state = {"__cause__": self.__cause__, "__notes__": list(getattr(self, "__notes__", []))}
+        import pickle
+        try:
+            cause: bytes | None = pickle.dumps(self.__cause__)
+        except Exception:
+            cause = None  # its text is in the traceback
+        state = {"cause": cause, "notes": list(getattr(self, "__notes__", []))}
         return (RemoteError, (self.detail, self.remote_traceback, self.rank, self.point), state)
+
+    def __setstate__(self, state: dict[str, Any] | None) -> None:
+        import pickle
+        for note in (state or {}).get("notes", []):
+            self.add_note(note)
+        if (cause := (state or {}).get("cause")) is not None:
+            try:
+                self.__cause__ = pickle.loads(cause)
+            except Exception as error:
+                self.add_note(f"(its cause cannot be unpickled here: {error})")
 
 
 class MeshFailure(Error):

@@ -79,7 +79,7 @@ class EventStream:
         check_process(self._process)
         with self._changed:
             if not self._events and not self._is_over:
-                self._changed.wait(max(0.0, seconds))
+                self._changed.wait(min(max(0.0, seconds), threading.TIMEOUT_MAX))
             return self._events.popleft() if self._events else None
 
     def _wait(self, seconds: float) -> bool:

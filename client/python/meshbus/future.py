@@ -10,7 +10,7 @@ from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from meshbus import _checks
-from meshbus.errors import Refused, Timeout
+from meshbus.errors import ConfigurationError, Refused, Timeout
 
 if TYPE_CHECKING:
     import asyncio
@@ -57,8 +57,7 @@ class Future(Generic[T]):
         if self.done():
             return self._is_cancelled
         self._is_cancelled = True
-        self._pending.cancel()
-        self._pending.fill()
+        self._pending.discard()
         return True
 
     def cancelled(self) -> bool:
@@ -179,6 +178,9 @@ def as_completed(futures: Iterable[Future[T]],
     waiting = dict(enumerate(dict.fromkeys(futures)))
     if not waiting:
         return
+    if len({type(future._pending) for future in waiting.values()}) > 1:
+        raise ConfigurationError("futures of a launcher and of a rank are not waited for together: "
+                                 "wait for each kind by itself")
     inbox: Any = waiting[0]._pending.inbox()  # of their kind
     for token, future in waiting.items():
         future._pending.notify(inbox, token)
@@ -250,18 +252,22 @@ def _waker(pending: Pending) -> _Waker:
     return of_loop[kind]
 
 
-def in_thread(function: Callable[[], T]) -> Future[T]:
-    """For the package: what a function returns, which runs on a thread of its own."""
+def in_thread(function: Callable[[], T], drop: Callable[[T], object]) -> Future[T]:
+    """For the package: what a function returns, which runs on a thread of its own. `drop` gets it
+    when the Future was cancelled meanwhile."""
     from meshbus import _client
     pending = _client.Pending()
     outcome: list[tuple[Any, BaseException | None]] = []
 
     def run() -> None:
         try:
-            outcome.append((function(), None))
+            value = function()
+            outcome.append((value, None))
+            if not pending.fill():
+                drop(value)
         except BaseException as error:
             outcome.append((None, error))
-        pending.fill()
+            pending.fill()
 
     def decode(_: Any) -> T:
         value, error = outcome[0]

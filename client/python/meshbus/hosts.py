@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -32,7 +34,8 @@ class HostMesh(ContextManager):
         self._core = core
         self._is_owner = is_owner
         self._is_closed = False
-        self._under_way: list[_client.Pending] = []  # spawns
+        self._lock = threading.Lock()
+        self._under_way: weakref.WeakSet[Future[ProcMesh]] = weakref.WeakSet()  # spawns
         _context.remember(self)
 
     @property
@@ -91,7 +94,9 @@ class HostMesh(ContextManager):
         try:
             return made.result()
         except BaseException:
-            made.cancel()  # after Ctrl-C nobody has the mesh
+            # After Ctrl-C nobody has the mesh.
+            if not made.cancel() and made.exception() is None:
+                made.result().close()
             raise
 
     def spawn_async(self, command: Iterable[Any], per_host: Axes = None, *,
@@ -126,9 +131,13 @@ class HostMesh(ContextManager):
         handlers = Handlers(on_failure, on_output, on_restart)
         pending = self._core.spawn(name, list(extent.labels),
                                    list(extent.sizes), made, inbox)
-        self._under_way = [one for one in self._under_way if not one.done()] + [pending]
-        return Future(pending, lambda core: ProcMesh(core, inbox, self, handlers,
-                                                      restart is not None))
+        future = Future(pending, lambda core: ProcMesh(core, inbox, self, handlers,
+                                                        restart is not None))
+        # Nobody waits any more: so it was given up.
+        weakref.finalize(future, pending.discard).atexit = False
+        with self._lock:
+            self._under_way.add(future)
+        return future
 
     def workers(self, per_host: Axes = None, *, name: str = "workers",
                 python: str | None = None, env: Mapping[str, str] | None = None,
@@ -163,7 +172,7 @@ class HostMesh(ContextManager):
 
     def workers_async(self, per_host: Axes = None, **options: Any) -> Future[ProcMesh]:
         """The same as a Future, with the same options: `await hosts.workers_async({"gpu": 4})`."""
-        return in_thread(lambda: self.workers(per_host, **options))
+        return in_thread(lambda: self.workers(per_host, **options), ProcMesh.close)
 
     def inside(self, per_host: Axes = None, *, wrapper: Iterable[str] = (), program: str = "",
                env: Mapping[str, str] | None = None, limits: Limits | None = None,
@@ -260,8 +269,10 @@ class HostMesh(ContextManager):
             return
         self._is_closed = True
         _context.forget(self)
-        for pending in self._under_way:
-            pending.cancel()  # a spawn keeps its hosts
+        with self._lock:
+            spawns = list(self._under_way)
+        for spawn in spawns:
+            spawn.cancel()  # it keeps its hosts
         self._core.close()
 
     def _end(self, has_error: bool) -> None:

@@ -1,11 +1,14 @@
 """Actors as other actors have them: `Peers`."""
 from __future__ import annotations
 
-from meshbus import _proc
+from meshbus import _proc, errors
 from meshbus._endpoints import ActorEndpoint
 from meshbus._views import cut
 from meshbus.actor import Actor, endpoints_of, no_endpoint
+from meshbus.errors import Refused
 from meshbus.values import Extent
+
+_proc.set_error_factory(errors.make)
 
 
 class Peers:
@@ -15,7 +18,8 @@ class Peers:
 
     Nobody looks whether an actor is there: a call to one that is not raises. `async def` endpoints
     await; a `def` endpoint that waits for an actor that waits for this one waits until its time is
-    over.
+    over. Calls and casts of an actor to another arrive in their order, but a call may overtake a
+    cast of more than 1 MiB.
     """
 
     def __init__(self, core: _proc.Actors, cls: type[Actor]) -> None:
@@ -40,6 +44,10 @@ class Peers:
     def __getattr__(self, name: str) -> ActorEndpoint:
         if name.startswith("__") or name not in self._names:
             raise no_endpoint(self._cls, name)
+        from meshbus import proc
+        if proc._this is None:
+            raise Refused("actors that came from a rank are called from ranks; a launcher calls "
+                          "what ProcMesh.spawn() returned")
         made = ActorEndpoint(self._core, name, f"{self._cls.__name__}.{name}")
         self.__dict__[name] = made
         return made

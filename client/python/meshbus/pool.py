@@ -119,7 +119,8 @@ class Pool(concurrent.futures.Executor):
                ) -> concurrent.futures.Future[T]:
         """Runs `fn(*args, **kwargs)` in a worker; its result, later."""
         # A bytearray arrives as one, so that arrays in it can be written to.
-        body = bytearray().join(_wire.dumps((fn, args, kwargs), what="the function or an argument"))
+        body = bytearray().join(_wire.dumps((fn, args, kwargs), what="the function or an argument",
+                                            most_source=_wire.LITTLE_SOURCE))
         future: concurrent.futures.Future[T] = concurrent.futures.Future()
         check_process(self._process)
         with self._changed:

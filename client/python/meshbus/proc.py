@@ -191,9 +191,11 @@ def init_for_script() -> Proc:
     def late(number: int) -> Callable[..., Any]:
         def handle(body: Any, source: int | None, is_call: bool) -> Any:
             assert _late_ports is not None
-            # Other ranks may be quicker than this one.
-            if not _has_begun.wait(_LATE):
-                _has_begun.set()
+            # Other ranks may be quicker than this one. A stop is heard on this thread, too.
+            end = time.monotonic() + _LATE
+            while not _has_begun.wait(0.1) and not _proc.stop_requested():
+                if time.monotonic() > end:
+                    _has_begun.set()
             if number not in _late_ports:
                 raise NotExist(f"nothing listens on port {number}")
             return _late_ports[number](body, source, is_call)

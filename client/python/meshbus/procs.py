@@ -101,6 +101,7 @@ class ProcMesh(ContextManager):
         self._ended = Flag()
         self._names: dict[str, int] = {}
         self._runners: list[_Runner] = []
+        self._writing = threading.Lock()
         self._actors: weakref.WeakSet[ActorMesh] = weakref.WeakSet()
         self._process = os.getpid()
         self._is_handed_over = False
@@ -160,11 +161,15 @@ class ProcMesh(ContextManager):
         failures, restarts, output (with output="stream"), and the end."""
         check_process(self._process)
         with self._lock:
-            stream = EventStream(self._history, self._streams.discard)
+            stream = EventStream(self._history, self._forget_stream)
             self._streams.add(stream)
             if self._is_closed:
                 stream._put(None)
             return stream
+
+    def _forget_stream(self, stream: EventStream) -> None:
+        with self._lock:
+            self._streams.discard(stream)
 
     # --- what is known ------------------------------------------------------------------------
     @property
@@ -423,10 +428,11 @@ class ProcMesh(ContextManager):
         self._check((rank,))
         if not isinstance(data, (bytes, bytearray, memoryview, str)):
             raise ConfigurationError(f"write() takes bytes or a text, not {data!r}")
-        raw = memoryview(data.encode() if isinstance(data, str) else data).cast("B")
-        for begin in range(0, max(1, len(raw)), _PIECE):
-            piece = bytes(raw[begin:begin + _PIECE])
-            Future(self._core.write_input(rank, piece), lambda _: None).result()
+        raw = data.encode() if isinstance(data, str) else bytes(data)
+        with self._writing:  # what others write does not come in between
+            for begin in range(0, max(1, len(raw)), _PIECE):
+                piece = raw[begin:begin + _PIECE]
+                Future(self._core.write_input(rank, piece), lambda _: None).result()
 
     def close_stdin(self, rank: int) -> None:
         """End of file for the stdin of a rank."""
@@ -454,12 +460,15 @@ class ProcMesh(ContextManager):
             self._thread.join(5)
 
     def _end(self, has_error: bool) -> None:
-        failures = [failure for actors in list(self._actors)
-                    if (failure := actors._failure()) is not None]
+        if os.getpid() != self._process:  # a child of fork() ends nothing
+            return
+        failures: list[ActorReport] = []
         try:
             if not self._is_closed and not self._is_handed_over:
                 self.stop()
                 self._settle(5)
+            failures = [failure for actors in list(self._actors)
+                        if (failure := actors._failure()) is not None]
         except Error:
             if not has_error:
                 raise

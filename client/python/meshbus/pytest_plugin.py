@@ -34,7 +34,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
     """A test is not passed while a worker of it has ended though nobody asked."""
     procs: Any = pyfuncitem.funcargs.get("meshbus_workers")
     test = pyfuncitem.obj
-    if procs is None or inspect.iscoroutinefunction(test):
+    if procs is None:
         return
 
     @functools.wraps(test)
@@ -42,7 +42,13 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
         result = test(*args, **kwargs)
         procs._raise_failure()
         return result
-    pyfuncitem.obj = checked
+
+    @functools.wraps(test)
+    async def checked_later(*args: Any, **kwargs: Any) -> Any:
+        result = await test(*args, **kwargs)
+        procs._raise_failure()
+        return result
+    pyfuncitem.obj = checked_later if inspect.iscoroutinefunction(test) else checked
 
 
 @pytest.fixture(scope="session")

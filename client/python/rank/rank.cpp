@@ -112,10 +112,10 @@ void Rank::learn(Proc& proc) {
 }
 
 Proc& Rank::proc() const {
-  std::lock_guard lock(mutex_);
-  if (proc_ == nullptr)
-    raise(Error(ErrorCode::not_exist, "this process is no rank: call meshbus.init() first"));
-  return *proc_;
+  std::unique_lock lock(mutex_);
+  if (proc_ != nullptr) return *proc_;
+  lock.unlock();  // what raises runs Python, which may wait for another thread that is here
+  raise(Error(ErrorCode::not_exist, "this process is no rank: call meshbus.init() first"));
 }
 
 void bind_rank(py::module_& module) {

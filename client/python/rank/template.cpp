@@ -13,6 +13,7 @@
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <fstream>
 #include <span>
 #include <sstream>
@@ -58,7 +59,10 @@ long clone_by_the_older_call(const ThreadMemory& memory, int cgroup, int& pidfd)
 #else
   const long pid = ::syscall(SYS_clone, flags, nullptr, &pidfd, 0UL, memory.id);
 #endif
-  if (pid == 0 && cgroup >= 0 && !join_cgroup(cgroup)) ::_exit(kCopyFailed);
+  if (pid == 0 && cgroup >= 0 && !join_cgroup(cgroup)) {
+    ::dprintf(STDERR_FILENO, "meshbus: a copy of a template cannot join its cgroup\n");
+    ::_exit(kCopyFailed);
+  }
   return pid < 0 ? -errno : pid;
 }
 
@@ -74,7 +78,8 @@ long clone_to_parent(const ThreadMemory& memory, int cgroup, int& pidfd) {
   }
   // The signal of its end is that of our own: CLONE_PARENT wants 0 here.
   const long pid = ::syscall(SYS_clone3, &args, sizeof args);
-  if (pid < 0 && errno == ENOSYS) return clone_by_the_older_call(memory, cgroup, pidfd);
+  if (pid < 0 && (errno == ENOSYS || (errno == EPERM && cgroup < 0)))
+    return clone_by_the_older_call(memory, cgroup, pidfd);
   return pid < 0 ? -errno : pid;
 }
 

@@ -1,5 +1,7 @@
 // Host meshes, and meshes of procs, that are made of allocations.
+#include <algorithm>
 #include <chrono>
+#include <optional>
 #include <utility>
 
 #include "client/src/allocate/host_ends.h"
@@ -16,32 +18,39 @@ namespace {
 constexpr std::chrono::milliseconds kLastReports{50};
 /// The hosts are ready: they are asked, whatever of the time has gone already.
 constexpr std::chrono::milliseconds kLeastTime{1000};
-/// Between two tries to reach them.
+/// Between two tries to reach them, at first; twice as long each time.
 constexpr std::chrono::milliseconds kReachPause{20};
+constexpr std::chrono::milliseconds kLongestPause{500};
+/// A broker that dies is replaced within less.
+constexpr std::chrono::milliseconds kBackWithin{5000};
 
-/// Whether one that said that it is ready may be there again in a moment: its broker has died since
-/// then, say, and the next one is on its way.
-bool may_come_back(ErrorCode code) {
-  return code == ErrorCode::host_unreachable || code == ErrorCode::link_lost ||
-         code == ErrorCode::fate_unknown;
+/// How one of the hosts has ended, if it has.
+std::optional<std::string> find_end(HostEnds& ends, std::size_t hosts) {
+  for (std::uint64_t rank = 0; rank < hosts; ++rank) {
+    if (const auto how = ends.wait(rank, std::chrono::milliseconds(0)))
+      return "host " + std::to_string(rank) + " has ended (" + *how + ")";
+  }
+  return std::nullopt;
 }
 
-/// Reaches hosts that are ready. Tries again until the time is over or one of them has ended.
+/// Reaches hosts that have said that they are ready. One whose broker has died since then is there
+/// again in a moment: tries again, for a while, unless a host has ended.
 Result<ConnectionUse> reach_ready_hosts(const std::shared_ptr<ContextCore>& core,
                                         const HostMeshRef& hosts, HostEnds& ends,
                                         std::chrono::milliseconds deadline) {
-  const auto end = std::chrono::steady_clock::now() + deadline;
-  while (true) {
+  const auto limit = std::min<std::chrono::milliseconds>(deadline, std::chrono::hours(24));
+  const auto begin = std::chrono::steady_clock::now();
+  const auto last_try = begin + std::min(limit, kBackWithin);
+  for (auto pause = kReachPause;; pause = std::min(2 * pause, kLongestPause)) {
     auto connection =
-        reach_hosts(core, hosts, {.deadline = std::max(left_until(end), kReachPause)});
-    if (connection || !may_come_back(connection.error().code()) || left_until(end).count() <= 0)
+        reach_hosts(core, hosts, {.deadline = std::max(left_until(begin + limit), kReachPause)});
+    if (connection) return connection;
+    if (const auto end = find_end(ends, hosts.hosts().size()))
+      return fail(connection.error().within(*end));
+    if (connection.error().code() != ErrorCode::host_unreachable ||
+        left_until(last_try).count() <= 0)
       return connection;
-    for (std::uint64_t rank = 0; rank < hosts.hosts().size(); ++rank) {
-      const auto pause = rank == 0 ? kReachPause : std::chrono::milliseconds(0);
-      if (const auto how = ends.wait(rank, pause))
-        return fail(connection.error().within("host " + std::to_string(rank) + " has ended (" +
-                                              *how + ")"));
-    }
+    ends.wait(0, std::min(pause, left_until(last_try)));
   }
 }
 

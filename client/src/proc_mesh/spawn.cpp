@@ -199,6 +199,7 @@ class Spawn {
 
   Result<void> order() {
     if (auto found = find_master(); !found) return found;
+    if (spec_.stop.stop_requested()) return given_up(nullptr);
     const auto& hosts = monitor_.mesh().hosts();
     std::map<std::uint64_t, Connection::Answer> answers;
     const auto limit = core_.config().duration(keys::spawn_idle);
@@ -244,10 +245,6 @@ class Spawn {
     const auto idle = core_.config().duration(keys::spawn_idle);
     const std::stop_callback wake(spec_.stop, [this] { monitor_.progress().wake(); });
     const bool is_in_time = monitor_.progress().wait_while_changing(is_decided, idle);
-    if (spec_.stop.stop_requested())
-      return fail(
-          ErrorCode::proc_spawn_error,
-          "mesh " + monitor_.name() + ": the spawn was given up before all ranks were ready");
     auto table = monitor_.progress().table();
     if (!spec_.partial && has_fallen(table)) {
       // The words of the exit report are worth the little time that they take.
@@ -260,8 +257,10 @@ class Spawn {
           RankTable::kFailureLimit);
       return creation_error(monitor_.progress().table());
     }
-    if (is_in_time || spec_.partial) return {};
     const auto left = undecided(table);
+    if (spec_.stop.stop_requested() && table.created() != table.size() && !left.empty())
+      return given_up(table.reports_of(left));
+    if (is_in_time || spec_.partial) return {};
     const Error error(
         ErrorCode::proc_spawn_error,
         "mesh " + monitor_.name() + ": " + std::to_string(left.size()) + " of " +
@@ -269,6 +268,14 @@ class Spawn {
             std::to_string(idle.count()) +
             " ms (key spawn.idle): " + describe_stuck(table.ranks()) + ". " + table.describe(left));
     return fail(error.about(table.reports_of(left)));
+  }
+
+  /// The error of a spawn whose ProcSpec::stop was used.
+  tl::unexpected<Error> given_up(std::shared_ptr<const std::vector<RankReport>> ranks) const {
+    const Error error(
+        ErrorCode::proc_spawn_error,
+        "mesh " + monitor_.name() + ": the spawn was given up before all ranks were ready");
+    return fail(error.about(std::move(ranks)));
   }
 
   /// What each host was sent, when its ranks may be started anew.
@@ -387,26 +394,32 @@ class Spawn {
 };
 
 /// Ends what a spawn that failed has started, and settles what it has not.
-Result<void> undo(ContextCore& core, Connection& connection, MeshMonitor& monitor) {
+Result<void> undo(ContextCore& core, Connection& connection, MeshMonitor& monitor,
+                  const std::string& reason) {
   const auto& hosts = monitor.mesh().hosts();
   const auto table = monitor.progress().table();
+  std::map<std::uint64_t, Connection::Answer> answers;
+  const auto not_started = [&](std::uint64_t host) {
+    core.run([&] { monitor.lose(hosts[host], "the rank was not started"); });
+  };
   for (std::uint64_t index = 0; index < hosts.size(); ++index) {
     const auto block = monitor.mesh().block_of(index).value_or(RankBlock{});
     if (block.size() == 0) continue;
-    bool is_there = monitor.progress().is_accepted(index);
-    if (is_there && table.rank(block.begin).state == ProcState::unknown) {
+    if (!monitor.progress().is_accepted(index)) {
+      not_started(index);
+    } else if (table.rank(block.begin).state == ProcState::unknown) {
       // Nothing was heard of it: the order may not have arrived.
       wire::GetStateT get;
       get.mesh = monitor.name();
-      const auto answer =
-          connection
-              .ask(Destination::to_agent(hosts[index]), std::move(get), std::chrono::seconds(5))
-              .get();
-      is_there = answer || answer.error().code() != ErrorCode::not_exist;
+      answers.emplace(index, connection.ask(Destination::to_agent(hosts[index]), std::move(get),
+                                            std::chrono::seconds(5)));
     }
-    if (!is_there) core.run([&] { monitor.lose(hosts[index], "the rank was not started"); });
   }
-  StopOptions stop{.reason = "the spawn failed"};
+  for (auto& [host, future] : answers) {
+    const auto answer = future.get();
+    if (!answer && answer.error().code() == ErrorCode::not_exist) not_started(host);
+  }
+  StopOptions stop{.reason = reason};
   if (const auto failures = monitor.progress().table().failures(); !failures.empty())
     stop.because = failures.front().rank;
   const auto stopped = stop_ranks(core, connection, monitor, stop);
@@ -475,12 +488,15 @@ Result<ProcMesh> spawn_procs(const std::shared_ptr<ContextCore>& core, Connectio
     monitor->arm();
     return mesh;
   }
-  const auto stopped = undo(*core, way, *monitor);
-  if (!stopped)
-    return fail(done.error().code(),
-                done.error().detail() +
-                    "; and what did start could not be stopped: " + stopped.error().detail());
-  return fail(done.error());
+  const bool is_given_up = spec.stop.stop_requested();
+  const auto stopped =
+      undo(*core, way, *monitor, is_given_up ? "the spawn was given up" : "the spawn failed");
+  if (stopped) return fail(done.error());
+  const Error both(done.error().code(),
+                   done.error().detail() +
+                       "; and what did start could not be stopped: " + stopped.error().detail());
+  return fail(
+      both.about(stopped.error().reports() ? stopped.error().reports() : done.error().reports()));
 }
 
 }  // namespace meshbus

@@ -76,9 +76,9 @@ class Error {
   Error at(std::size_t position) const;
   /// The same error with "context: " put in front of the detail.
   Error within(std::string_view context) const;
-  /// The ranks that it is about, as their launcher knows them: of a spawn that failed
-  /// (proc_spawn_error, proc_creation_error) and of a stop that did not reach every rank
-  /// (stop_error). Null: none. Needs meshbus/rank_report.h. They do not travel on the wire.
+  /// The ranks that it is about, as their launcher knows them: of HostMesh::spawn() that failed
+  /// (proc_spawn_error, proc_creation_error) and of ProcMesh::stop() that left some (stop_error).
+  /// Null: none. Needs meshbus/rank_report.h. They do not travel on the wire.
   const std::shared_ptr<const std::vector<RankReport>>& reports() const noexcept {
     return reports_;
   }

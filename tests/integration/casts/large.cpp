@@ -47,6 +47,23 @@ TEST_CASE("large casts: one memory for all ranks of the host, chunks for the oth
   mesh.check_all();
 }
 
+TEST_CASE("large casts: what fits into a message beside its ranks goes in one, and no byte more") {
+  CastMesh mesh(2, 3);
+  set_limits(mesh);
+  const auto limit = mesh.plan(*mesh.ref)->body_limit;
+  CHECK(limit > kBodyLimit - 1024);
+  for (const std::size_t size : {limit, limit + 1}) {
+    CAPTURE(size);
+    const std::string text(size, 'b');
+    const auto answers = mesh.call(*mesh.ref, text);
+    REQUIRE(answers.size() == 6);
+    for (const auto& [rank, answer] : answers) CHECK((answer.value() == "re: " + text));
+    const std::uint64_t times = size == limit ? 0 : 1;
+    CHECK(mapped(mesh) == std::vector<std::uint64_t>{times, times, times, 0, 0, 0});
+  }
+  mesh.check_all();
+}
+
 TEST_CASE("large casts: each rank answers, and one that is gone does not hold up the others") {
   CastMesh mesh(2, 3);
   set_limits(mesh);

@@ -263,12 +263,12 @@ class Proc {
                                               std::chrono::milliseconds deadline);
 
   /// Asks an actor, of this proc or any other, from outside of actors: main(), or a thread of the
-  /// program's own. `then` gets the answer, once, on the library's own thread: it must not wait.
-  /// Errors: as call().
+  /// program's own. `then` gets the answer once, in a turn of the loop, or at once what is known at
+  /// once: it must not wait, nor want a lock that is held around calls of this library. As call().
   void call_async(const ActorId& to, const MessageType& type, std::string_view body,
                   std::chrono::milliseconds deadline,
                   std::function<void(Result<std::string>)> then);
-  /// Tells an actor; nobody answers. Never waits. Errors and order: as ActorContext::send.
+  /// Tells an actor, as ActorContext::send. A call may overtake a body above 1 MiB.
   Result<void> send(const ActorId& to, const MessageType& type, std::string_view body);
 
   /// Sends a message that nobody answers. Messages from here to one receiver arrive in the order in
@@ -291,7 +291,7 @@ class Proc {
   /// `proc.cast(*proc.mesh().at("host", 0), 1, "hello")`. One message leaves here; brokers make the
   /// copies, one for each host and there one for each rank. A cast and a message of send() arrive
   /// in the order in which they were sent; each rank learns its place in the view
-  /// (Incoming::point). A body above 960 KiB goes before its message, as with send(): this waits
+  /// (Incoming::point). One above about 1 MiB goes before its message, as with send(): this waits
   /// until all ranks have it or have failed. Errors: as send(), for all of it. What does not reach
   /// a rank is told by ProcProgram::on_undelivered, rank by rank.
   Result<void> cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
