@@ -37,7 +37,6 @@ def serve(connection):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     connection.close()
 server = socket.create_server(("127.0.0.1", 0))
-print("up", flush=True)
 print("port", server.getsockname()[1], flush=True)
 while True:
     connection, _ = server.accept()

@@ -26,7 +26,7 @@ Work::Work(const std::string& shell, const Words& options, const Words& host_opt
         run.is_running();
         const auto lines = lines_of(run.out());
         return std::count_if(lines.begin(), lines.end(),
-                             [](const std::string& line) { return line.ends_with("up"); }) == ranks;
+                             [](const std::string& line) { return line.ends_with("up"); }) >= ranks;
       },
       in_time);
   INFO(run.describe());
