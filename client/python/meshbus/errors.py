@@ -50,7 +50,7 @@ class ParseError(Error, ValueError):
 
 
 class VersionMismatch(Error):
-    """The other side is of a release that speaks no protocol in common with this one."""
+    """The other side is of a release that does not go with this one; the text names both."""
 
     code = "version_mismatch"
 

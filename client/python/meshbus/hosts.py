@@ -426,7 +426,8 @@ def attach_async(*addresses: str, name: str = "hosts", timeout: float = 5) -> Fu
 
 def take(*addresses: str, name: str = "hosts", timeout: float = 5) -> HostMesh:
     """Running hosts, as for attach(), owned from now on: they are told to end when this program is
-    done with them. Raises Refused when another program or a controller answers for them."""
+    done with them, and stay when it is killed. A controller that answers for them is asked to give
+    them back."""
     return take_async(*addresses, name=name, timeout=timeout).result()
 
 

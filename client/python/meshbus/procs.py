@@ -388,8 +388,8 @@ class ProcMesh(ContextManager):
 
     def handover(self, controller: str, *, detach: bool = False, lease: float | None = None,
                  timeout: float = 10) -> None:
-        """Gives the mesh to a controller, by its ProcId (`meshbus controller` prints it): from then
-        on that answers for the ranks, and carries out restart=; the end of this program ends
+        """Gives the mesh to a controller, by its ProcId (`meshbus controller list` prints it). From
+        then on that answers for the ranks, and carries out restart=; the end of this program ends
         nothing. detach: they live on when nobody answers for them any more. Raises Refused, and
         what hosts that did not confirm say; then this program is still the owner."""
         _checks.text("controller", controller)

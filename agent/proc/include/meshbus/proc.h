@@ -264,7 +264,7 @@ class Proc {
 
   /// Asks an actor, of this proc or any other, from outside of actors: main(), or a thread of the
   /// program's own. `then` gets the answer once, in a turn of the loop, or at once what is known at
-  /// once: it must not wait, nor want a lock that is held around calls of this library. As call().
+  /// once: it must neither wait nor take a lock held around calls of this library. Errors: call().
   void call_async(const ActorId& to, const MessageType& type, std::string_view body,
                   std::chrono::milliseconds deadline,
                   std::function<void(Result<std::string>)> then);
