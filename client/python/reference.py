@@ -18,6 +18,8 @@ Made from the docstrings by `client/python/reference.py`.
 [python.md](../guide/python.md) begins at the beginning.
 """
 WIDTH = 100
+SHARED = "ActorsView"
+"""A base that nobody names: what it has is shown with the classes that it is the base of."""
 MADE_BY_OTHERS = ["EventStream", "MeshInfo", "OneProc", "Peers", "ProcView", "Ranks",
                   "SpawnOptions", "Stream"]
 """Classes that nobody makes by their names: what the functions return."""
@@ -106,14 +108,18 @@ def constructor(node: ast.ClassDef) -> Function | None:
     return None
 
 
-def section(name: str, node: ast.ClassDef | Function) -> str:
+def section(name: str, node: ast.ClassDef | Function, trees: dict[str, ast.Module]) -> str:
     if isinstance(node, Function):
         return f"## {name}\n\n```python\n{signature(node, name)}\n```\n\n{text_of(node)}\n"
     bases = ", ".join(base for base in map(ast.unparse, node.bases)
-                      if not base.startswith(("Generic", "Protocol", "ContextManager")))
+                      if not base.startswith(("Generic", "Protocol", "ContextManager", SHARED)))
     parts = [f"## {name}" + (f"({bases})" if bases else ""), text_of(node)]
     if (made := constructor(node)) is not None:
         parts.append(f"```python\n{signature(made, name)}\n```\n\n{text_of(made)}")
+    if any(ast.unparse(base) == SHARED for base in node.bases):
+        shared = definition(SHARED, trees)
+        assert isinstance(shared, ast.ClassDef)
+        parts += members(shared)
     return "\n\n".join([*parts, *members(node)]) + "\n"
 
 
@@ -124,12 +130,12 @@ def reference() -> str:
         node = definition(name, trees)
         if node is None:
             raise SystemExit(f"reference.py: {name} is in __all__ and nowhere else")
-        parts.append(section(name, node))
+        parts.append(section(name, node, trees))
     parts.append("# What functions return\n")
     for name in MADE_BY_OTHERS:
         node = definition(name, trees)
         assert node is not None, name
-        parts.append(section(name, node))
+        parts.append(section(name, node, trees))
     return "\n".join(line.rstrip() for line in "\n".join(parts).splitlines()) + "\n"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from meshbus import _checks, _wire
-from meshbus.actor import Endpoint, Stream
+from meshbus.actor import Actor, Endpoint, Stream, endpoints_of, no_endpoint
 from meshbus.errors import ConfigurationError, Error, NotExist, Refused, RemoteError
 from meshbus.future import Future, readable
 from meshbus.values import Extent, Point, ValueMesh, failed
@@ -132,6 +132,46 @@ class ActorEndpoint(Endpoint[Any, Any]):
 
     def __repr__(self) -> str:
         return f"<endpoint {self._what} of {len(self._core)} actors>"
+
+
+class ActorsView:
+    """Actors of one class, with its endpoints as attributes."""
+
+    def __init__(self, core: Actors, cls: type[Actor]) -> None:
+        self._core = core
+        self._cls = cls
+        self._names = endpoints_of(cls)
+
+    @property
+    def extent(self) -> Extent:
+        """How the actors are arranged."""
+        return Extent.from_shape(self._core.shape)
+
+    @property
+    def ref(self) -> str:
+        """Names them: a text for other processes."""
+        return self._core.ref
+
+    def _check_caller(self) -> None:
+        """Raises where nobody may call them."""
+
+    def __getattr__(self, name: str) -> ActorEndpoint:
+        if name.startswith("__") or name not in self._names:
+            raise no_endpoint(self._cls, name)
+        self._check_caller()
+        made = ActorEndpoint(self._core, name, f"{self._cls.__name__}.{name}")
+        self.__dict__[name] = made
+        return made
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self._names]
+
+    def __len__(self) -> int:
+        return len(self._core)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        from meshbus.peers import actors_at  # what they are in a rank
+        return (actors_at, (self.ref, self._cls))
 
 
 class _Stream(Stream[Any]):

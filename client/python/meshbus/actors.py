@@ -6,16 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 from meshbus import _checks, _client, _context, reports
-from meshbus._endpoints import ActorEndpoint
+from meshbus._endpoints import ActorsView
 from meshbus._owner import ContextManager
 from meshbus._views import cut
-from meshbus.actor import Actor, endpoints_of, no_endpoint
+from meshbus.actor import Actor
 from meshbus.errors import ActorFailure, Error, Refused
 from meshbus.future import Future
-from meshbus.values import Extent
 
 
-class ActorMesh(ContextManager):
+class ActorMesh(ActorsView, ContextManager):
     """Actors of one class, one in each rank of a mesh or slice. Made by ProcMesh.spawn(); its
     attributes are the endpoints of the class. `with`: they are stopped at its end."""
 
@@ -24,12 +23,11 @@ class ActorMesh(ContextManager):
     def __init__(self, core: _client.Actors, cls: type[Actor], inbox: _client.Inbox,
                  on_failure: Callable[[reports.ActorReport], object] | None, *,
                  is_owner: bool = True) -> None:
-        self._core = core
-        self._cls = cls
+        super().__init__(core, cls)
+        self._core: _client.Actors = core
         self._inbox = inbox
         self._on_failure = on_failure
         self._is_owner = is_owner
-        self._names = endpoints_of(cls)
         self._thread: threading.Thread | None = None
         self._is_closed = False
         if not is_owner:
@@ -48,29 +46,6 @@ class ActorMesh(ContextManager):
             except BaseException:  # sys.exit() there must not end this thread without a word
                 import traceback
                 traceback.print_exc()
-
-    @property
-    def extent(self) -> Extent:
-        """How the actors are arranged."""
-        return Extent.from_shape(self._core.shape)
-
-    @property
-    def ref(self) -> str:
-        """Names them: a text for other processes."""
-        return self._core.ref
-
-    def __getattr__(self, name: str) -> ActorEndpoint:
-        if name.startswith("__") or name not in self._names:
-            raise no_endpoint(self._cls, name)
-        made = ActorEndpoint(self._core, name, f"{self._cls.__name__}.{name}")
-        self.__dict__[name] = made
-        return made
-
-    def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *self._names]
-
-    def __len__(self) -> int:
-        return len(self._core)
 
     def _repr_html_(self) -> str:
         return reports.actor_table(self.states(), f"{self._cls.__name__}: {self.extent}")
@@ -126,10 +101,6 @@ class ActorMesh(ContextManager):
             return None
         failures = [reports.actor_report(item[1]) for item in self._inbox.drain()]
         return next((report for report in failures if report.proc is None), None)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        from meshbus.peers import actors_at  # what it is in a rank
-        return (actors_at, (self.ref, self._cls))
 
     def __repr__(self) -> str:
         return f"<ActorMesh of {self._cls.__name__}: {self.extent}>"
