@@ -310,8 +310,15 @@ class Spawn {
                 " ranks ended before all were ready: ";
     detail += table.describe(fallen);
     const auto outcome = table.outcome();
-    if (outcome.first_failure && outcome.first_failure->code == ErrorCode::timeout)
+    // What its host ended because its time was over did not end by itself, and those that are not
+    // ready yet are about to be ended likewise.
+    const bool is_late = outcome.first_failure && outcome.first_failure->code == ErrorCode::timeout;
+    auto named = fallen;
+    if (is_late) {
       detail += ". Not ready: " + describe_stuck(table.ranks());
+      const auto left = undecided(table);
+      named.insert(named.end(), left.begin(), left.end());
+    }
     const auto stopped = std::find_if(fallen.begin(), fallen.end(), [&table](std::uint64_t rank) {
       return !table.rank(rank).stop_reason.empty();
     });
@@ -324,11 +331,9 @@ class Spawn {
       detail += "\nlast lines of rank " + std::to_string(outcome.first_failure->rank) +
                 " on stderr:\n" + outcome.first_failure->stderr_tail;
     }
-    // What its host ended because its time was over did not end by itself.
-    const bool is_late = outcome.first_failure && outcome.first_failure->code == ErrorCode::timeout;
     const Error error(is_late ? ErrorCode::proc_spawn_error : ErrorCode::proc_creation_error,
                       std::move(detail));
-    return fail(error.about(table.reports_of(fallen)));
+    return fail(error.about(table.reports_of(named)));
   }
 
   /// MASTER_ADDR and MASTER_PORT: where rank 0 may listen.
