@@ -14,6 +14,7 @@
 #include "agent/proc/runtime/runtime.h"
 #include "agent/proc/several_procs.h"
 #include "common/base/log.h"
+#include "common/base/unique_fd.h"
 #include "common/wire/actor_body.h"
 #include "common/wire/settings_call.h"
 
@@ -110,6 +111,11 @@ ProcProgram& ProcProgram::actor_type(const std::string& name, ActorFactory facto
   return *this;
 }
 
+ProcProgram& ProcProgram::leave_signals() {
+  leaves_signals_ = true;
+  return *this;
+}
+
 ProcProgram& ProcProgram::actor_threads(unsigned threads) {
   if (threads < 1 || threads > 64)
     mistake_ = "ProcProgram::actor_threads: 1 to 64, not " + std::to_string(threads);
@@ -150,10 +156,21 @@ bool is_mesh_proc() noexcept {
   return std::getenv(mesh_proc::kBootstrapVariable) != nullptr;
 }
 
-Result<void> bootstrap(const ProcProgram& program) {
-  if (auto fine = Runtime::check(program); !fine) return fine;
+namespace {
+
+/// What this process was started with.
+struct Birth {
+  mesh_proc::Bootstrap bootstrap;
+  /// Empty: it is one proc only.
+  UniqueFd link;
+};
+
+Result<Birth> take_birth(const ProcProgram& program) {
+  if (auto fine = Runtime::check(program); !fine) return fail(fine.error());
   if (the_runtime != nullptr || the_process != nullptr)
-    return fail(ErrorCode::refused, "bootstrap() was called twice in one process");
+    return fail(ErrorCode::refused,
+                "this process is a mesh proc already: bootstrap() and join() "
+                "are called once");
   const char* value = std::getenv(mesh_proc::kBootstrapVariable);
   if (value == nullptr) {
     return fail(ErrorCode::not_exist,
@@ -168,19 +185,66 @@ Result<void> bootstrap(const ProcProgram& program) {
   if (!link) return fail(link.error());
   auto bootstrap = mesh_proc::load_bootstrap(variable);
   if (!bootstrap) return fail(std::move(bootstrap).error());
-  if (auto fine = Runtime::check(program, *bootstrap); !fine) return fine;
+  if (auto fine = Runtime::check(program, *bootstrap); !fine) return fail(fine.error());
+  return Birth{std::move(*bootstrap), std::move(*link)};
+}
+
+/// Makes the one proc of this process. It leaves the bus in exit(). Errors: io_error.
+Result<void> make_runtime(mesh_proc::Bootstrap bootstrap, const ProcProgram& program) {
   try {
-    if (*link) the_process = new SeveralProcs(std::move(*bootstrap), std::move(*link), program);
-    if (the_process == nullptr) the_runtime = new Runtime(std::move(*bootstrap), program);
+    the_runtime = new Runtime(std::move(bootstrap), program);
   } catch (const std::exception& error) {
     return fail(ErrorCode::io_error, std::string("cannot start as a mesh proc: ") + error.what());
   }
-  if (the_process != nullptr) {
-    ::on_exit([](int code, void*) { the_process->on_exit(code); }, nullptr);
+  ::on_exit([](int code, void*) { the_runtime->shutdown(code); }, nullptr);
+  return {};
+}
+
+/// The same for all procs of it.
+Result<void> make_several(Birth birth, const ProcProgram& program) {
+  try {
+    the_process = new SeveralProcs(std::move(birth.bootstrap), std::move(birth.link), program);
+  } catch (const std::exception& error) {
+    return fail(ErrorCode::io_error, std::string("cannot start as mesh procs: ") + error.what());
+  }
+  ::on_exit([](int code, void*) { the_process->on_exit(code); }, nullptr);
+  return {};
+}
+
+}  // namespace
+
+Result<void> bootstrap(const ProcProgram& program) {
+  auto birth = take_birth(program);
+  if (!birth) return fail(birth.error());
+  if (birth->link) {
+    if (auto made = make_several(std::move(*birth), program); !made) return made;
     the_process->run();
   }
-  ::on_exit([](int code, void*) { the_runtime->shutdown(code); }, nullptr);
+  if (auto made = make_runtime(std::move(birth->bootstrap), program); !made) return made;
   std::exit(the_runtime->run());
+}
+
+Result<Proc*> join(ProcProgram program) {
+  if (Runtime::has_main(program))
+    return fail(ErrorCode::configuration_error,
+                "join(): its caller goes on as main(); a program with ProcProgram::main() is "
+                "for bootstrap()");
+  // Never runs: it says that this proc has a main().
+  program.main([](Proc&) { return 0; });
+  auto birth = take_birth(program);
+  if (!birth) return fail(birth.error());
+  if (birth->link)
+    return fail(ErrorCode::refused,
+                "join() makes one proc of this process, but it was started as several "
+                "(ProcSpec::procs_per_process): use bootstrap(), which runs main() for each");
+  if (auto made = make_runtime(std::move(birth->bootstrap), program); !made)
+    return fail(made.error());
+  try {
+    the_runtime->start();
+  } catch (const std::exception& error) {
+    return fail(ErrorCode::io_error, std::string("cannot start as a mesh proc: ") + error.what());
+  }
+  return &the_runtime->proc();
 }
 
 void bootstrap_or_die(const ProcProgram& program) {
@@ -297,6 +361,9 @@ Result<std::vector<Result<std::string>>> Proc::call(const ProcMeshRef& to, std::
 
 bool Proc::stop_requested() const noexcept {
   return runtime_.stop_requested();
+}
+std::optional<StopRequest> Proc::stop_request() const {
+  return runtime_.stop_request();
 }
 bool Proc::wait_for_stop(std::chrono::milliseconds at_most) const {
   return runtime_.wait_for_stop(at_most);

@@ -46,6 +46,7 @@ SeveralProcs::SeveralProcs(Bootstrap bootstrap, UniqueFd link, ProcProgram progr
       pid_(::getpid()),
       notices_(std::make_shared<EndNotices>(reactor_, [this] { on_news(); })) {
   ::pthread_sigmask(SIG_SETMASK, nullptr, &mask_);
+  if (!Runtime::leaves_signals(program_)) signals_.emplace();
   // What is written down is the process's business, not that of one of its procs.
   const LiveSettings settings(bootstrap_,
                               [](const char* name) -> const char* { return std::getenv(name); });
@@ -54,12 +55,14 @@ SeveralProcs::SeveralProcs(Bootstrap bootstrap, UniqueFd link, ProcProgram progr
 
 void SeveralProcs::run() {
   reactor_.watch(link_.get(), EPOLLIN, [this](std::uint32_t) { on_link(); });
-  reactor_.watch(signals_.fd(), EPOLLIN, [this](std::uint32_t) {
-    const auto number = signals_.take();
-    if (!number) return;
-    if (named_ != announced_) early_signal_ = number;
-    for (const auto& [place, live] : live_) live.proc->signal(*number);
-  });
+  if (signals_) {
+    reactor_.watch(signals_->fd(), EPOLLIN, [this](std::uint32_t) {
+      const auto number = signals_->take();
+      if (!number) return;
+      if (named_ != announced_) early_signal_ = number;
+      for (const auto& [place, live] : live_) live.proc->signal(*number);
+    });
+  }
   for (;;) reactor_.run();
 }
 

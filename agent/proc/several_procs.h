@@ -65,7 +65,7 @@ class SeveralProcs {
   const pid_t pid_;
   sigset_t mask_{};
   Reactor reactor_;
-  StopSignals signals_;
+  std::optional<StopSignals> signals_;
   std::shared_ptr<EndNotices> notices_;
   /// How many the keeper will have named in all.
   std::optional<std::size_t> announced_;

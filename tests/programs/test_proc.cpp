@@ -178,6 +178,34 @@ void add_handlers(ProcProgram& program) {
 
 volatile std::sig_atomic_t own_handler_ran = 0;
 
+/// Tells of its end, which exit() has to bring about.
+struct Static {
+  ~Static() { say("static destroyed"); }
+};
+
+/// Becomes a proc by join(), and is main() itself until it is to stop.
+int go_on(ProcProgram program, const std::string& mode) {
+  static const Static last;
+  if (mode == "join-main") program.main([](Proc&) { return 0; });
+  if (mode == "join-own-signals") {
+    program.leave_signals();
+  }
+  program.on_stop([](Proc&, const std::string& reason) { say("on_stop: " + reason); });
+  const auto proc = join(program);
+  if (!proc) return say(proc.error().to_string()), 78;
+  say(join(ProcProgram()).error().to_string());
+  say("joined: rank " + std::to_string((*proc)->rank()) +
+      ((*proc)->stop_request() ? ", stopped?" : ""));
+  say("self: " + (*proc)->call((*proc)->rank(), 1, "myself", 10s).value_or("?"));
+  while (!(*proc)->wait_for_stop(60s)) {
+  }
+  const auto stop = (*proc)->stop_request();
+  const auto left = stop->until - std::chrono::steady_clock::now();
+  say("stop: " + std::to_string(stop->code) + " " + stop->reason +
+      (left > 3s && left <= 30s ? "" : ", of which too much or too little is left"));
+  return 5;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -186,6 +214,7 @@ int main(int argc, char** argv) {
   ::alarm(120);  // whatever goes wrong
   ProcProgram program;
   add_handlers(program);
+  if (mode.starts_with("join")) return go_on(std::move(program), mode);
   if (mode == "serve") {
     program.on_stop([](Proc&, const std::string& reason) { say("on_stop: " + reason); });
   } else if (mode == "settings") {

@@ -90,6 +90,27 @@ def test_a_stop_is_a_system_exit(hosts, script):
     assert "finally 0\natexit 0\n" in text[0]
 
 
+def test_a_rank_knows_how_long_it_may_go_on_after_a_stop(hosts, tmp_path):
+    path = tmp_path / "checkpoint.py"
+    path.write_text("import meshbus, sys, threading\n"
+                    "proc = meshbus.init(exit_on_stop=False)\n"
+                    "assert proc.stop_request is None\n"
+                    "print('ready', flush=True)\n"
+                    "while not proc.stop_requested: threading.Event().wait(0.01)\n"
+                    "stop = proc.stop_request\n"
+                    "print(stop.reason, 10 < stop.left <= 20, flush=True)\n"
+                    "sys.exit(stop.code + 1)\n")
+    with hosts.spawn(python(str(path)), 1, mesh=True, output="stream", env=environment(),
+                     on_failure=meshbus.ignore) as mesh:
+        for event in mesh.events():
+            if event.kind == "output" and "ready" in event.text:
+                break
+        outcome = mesh.stop(grace=20, reason="the queue is drained")
+        text = lines_of(mesh)
+    assert [rank.exit_code for rank in outcome.ranks] == [144, 144]
+    assert "the queue is drained True" in text[0] + text[1]
+
+
 def test_a_launcher_calls_ports_of_scripts(hosts, tmp_path):
     path = tmp_path / "serve.py"
     path.write_text("import meshbus, threading\n"

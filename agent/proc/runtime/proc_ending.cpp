@@ -29,7 +29,7 @@ ProcEnding::ProcEnding(const Parts& parts, bool is_process, std::function<void()
       reactor_(parts.loop.reactor()),
       is_process_(is_process),
       on_cut_(std::move(on_cut)) {
-  if (is_process_) signals_.emplace();
+  if (is_process_ && !parts_.leaves_signals) signals_.emplace();
 }
 
 void ProcEnding::attach(Bus& bus) {

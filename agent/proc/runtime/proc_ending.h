@@ -34,6 +34,8 @@ class ProcEnding {
     const Bootstrap& bootstrap;
     const std::function<void(Proc&, const std::string& reason)>& on_stop;
     bool has_main;
+    /// SIGTERM and SIGINT are the program's own.
+    bool leaves_signals;
     Proc& proc;
     zmq::context_t& context;
     SharedLoop& loop;
@@ -44,7 +46,8 @@ class ProcEnding {
     const SettingsPort& settings;
     const ActorSends& actor_sends;
   };
-  /// `is_process`: the process is this proc's own, and ends with it; SIGTERM and SIGINT stop it.
+  /// `is_process`: the process is this proc's own, and ends with it; SIGTERM and SIGINT stop it,
+  /// unless they are the program's.
   /// Throws std::system_error when there is no descriptor left. `on_cut`: it has just been cut off.
   ProcEnding(const Parts& parts, bool is_process, std::function<void()> on_cut);
   ProcEnding(const ProcEnding&) = delete;

@@ -38,6 +38,11 @@ ProcLife::Time ProcLife::last_moment() const {
   return stops_.end();
 }
 
+ProcLife::Stop ProcLife::stop() const {
+  const std::lock_guard lock(mutex_);
+  return stops_.stop();
+}
+
 bool ProcLife::begin_stop(Stop stop) {
   const int code = stop.code;
   const std::lock_guard lock(mutex_);

@@ -36,6 +36,8 @@ class ProcLife {
   // What ends it; see StopSequence.
   bool limit(Time end);
   Time last_moment() const;
+  /// The request that decides; there has to be one.
+  Stop stop() const;
   bool begin_stop(Stop stop);
   void begin_exit();
   bool cut(Stop stop);

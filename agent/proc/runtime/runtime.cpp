@@ -73,6 +73,7 @@ Runtime::Runtime(Bootstrap bootstrap, ProcProgram program, Kind kind, std::funct
       ending_({.bootstrap = bootstrap_,
                .on_stop = program_.on_stop_,
                .has_main = program_.main_ != nullptr,
+               .leaves_signals = leaves_signals(program_),
                .proc = proc_,
                .context = context_,
                .loop = loop_,
@@ -120,17 +121,27 @@ bool Runtime::has_worker() const noexcept {
          program_.on_setting_ || !program_.main_;
 }
 
-int Runtime::run() {
+bool Runtime::start() {
   if (has_worker()) work_.start();
   actors_.start_threads();
   loop_.start([this] { run_reactor(); });
-  const bool is_ready = life_.wait_until_ready();
+  return life_.wait_until_ready();
+}
+
+int Runtime::run() {
+  const bool is_ready = start();
   if (!program_.main_) {
     life_.wait_until_drained();
   } else if (is_ready) {
     return life_.end_main(program_.main_(proc_));
   }
   return life_.end_main(life_.exit_code());
+}
+
+std::optional<StopRequest> Runtime::stop_request() {
+  if (!life_.stop_requested()) return std::nullopt;
+  auto stop = life_.stop();
+  return StopRequest{stop.code, std::move(stop.reason), life_.last_moment()};
 }
 
 void Runtime::shutdown(int code) {

@@ -44,6 +44,10 @@ class Runtime {
   static Result<void> check(const ProcProgram& program);
   /// The same, of what it is started with: settings that it does not have.
   static Result<void> check(const ProcProgram& program, const Bootstrap& bootstrap);
+  static bool has_main(const ProcProgram& program) noexcept { return program.main_ != nullptr; }
+  static bool leaves_signals(const ProcProgram& program) noexcept {
+    return program.leaves_signals_;
+  }
   /// Throws std::system_error and zmq::error_t when there are no descriptors or no memory left, and
   /// std::runtime_error where check() has an error.
   /// Nothing runs before run(). `on_cut`, of a pseudo-proc: it has just been cut off; on the
@@ -53,9 +57,12 @@ class Runtime {
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
 
-  /// On the thread that called bootstrap(): makes the threads, waits for Ready, runs main(), whose
-  /// exceptions come through. Returns the exit code; shutdown() is to follow.
+  /// On the thread that called bootstrap(): start(), then main(), whose exceptions come through.
+  /// Returns the exit code; shutdown() is to follow.
   int run();
+  /// Makes the threads and waits for Ready. False: a stop came first. shutdown() is to follow.
+  /// Throws std::system_error when there are no threads to be had.
+  bool start();
   /// At exit(code): lets handlers end and messages leave, and joins the threads. Of a pseudo-proc:
   /// waits for all that it runs, however long that takes.
   void shutdown(int code);
@@ -85,6 +92,7 @@ class Runtime {
   /// handler that waits for its own proc; refused in a child of fork().
   Result<void> check_caller(const ProcId& to) const;
   bool stop_requested() noexcept { return life_.stop_requested(); }
+  std::optional<StopRequest> stop_request();
   bool wait_for_stop(std::chrono::milliseconds at_most) { return life_.wait_for_stop(at_most); }
 
  private:

@@ -41,6 +41,8 @@ class StopSequence {
   bool is_drained() const noexcept { return parts_ == 0; }
 
   bool is_asked() const noexcept { return stop_.has_value(); }
+  /// The request that decides; only when there is one.
+  const Stop& stop() const { return stop_.value(); }
   bool is_cut() const noexcept { return is_cut_; }
   /// The exit code: that of the stop, or of main() when there was none.
   int exit_code(int of_main) const noexcept { return stop_ ? stop_->code : of_main; }

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from meshbus.hosts import (HostMesh, attach, attach_async, slurm, slurm_async, ssh,
                                ssh_async, start, start_async, take, take_async)
     from meshbus.pool import BrokenPool, Pool
-    from meshbus.proc import Proc, init, is_rank, own_role, role, roles, this_proc
+    from meshbus.proc import (Proc, StopRequest, init, is_rank, own_role, role, roles,
+                              this_proc)
     from meshbus.procs import ProcMesh
     from meshbus.reports import (ActorReport, Binding, Event, Outcome, RankReport,
                                  RestartReport)
@@ -54,7 +55,7 @@ _LAZY = {
     "start_async": "hosts", "attach_async": "hosts", "slurm_async": "hosts", "ssh_async": "hosts",
     "take": "hosts", "take_async": "hosts",
     "Proc": "proc", "init": "proc", "is_rank": "proc", "own_role": "proc",
-    "role": "proc", "roles": "proc", "this_proc": "proc",
+    "role": "proc", "roles": "proc", "StopRequest": "proc", "this_proc": "proc",
     "BrokenPool": "pool", "Pool": "pool",
     "ActorReport": "reports", "Binding": "reports", "Event": "reports", "Outcome": "reports",
     "RankReport": "reports",
@@ -69,8 +70,8 @@ __all__ = [
     "Future", "HostMesh", "Limits", "MeshFailure", "NotExist", "OutOfRange", "Outcome",
     "ParseError", "Point", "Pool", "Proc", "ProcMesh", "Process", "QueueFull", "RankReport",
     "Refused", "RemoteError", "Restart", "RestartReport", "SpawnError", "StopError",
-    "SystemFailure", "Timeout", "TooLarge", "Unauthorised", "Unreachable", "ValueMesh",
-    "VersionMismatch", "as_completed", "attach", "attach_async", "context", "endpoint", "ignore",
+    "StopRequest", "SystemFailure", "Timeout", "TooLarge", "Unauthorised", "Unreachable",
+    "ValueMesh", "VersionMismatch", "as_completed", "attach", "attach_async", "context", "endpoint", "ignore",
     "init", "is_rank", "own_role", "progress", "role", "roles", "slurm", "slurm_async", "ssh",
     "ssh_async", "start", "start_async", "take", "take_async", "this_actor", "this_proc",
     "versions", "wait",

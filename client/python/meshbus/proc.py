@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
@@ -36,6 +37,22 @@ _has_begun = threading.Event()
 """The script of `python3 -m meshbus.run` has called init(), or has ended."""
 _LATE = 30.0
 """Seconds that a message waits for the script to call init(), which says what its ports do."""
+
+
+@dataclass(frozen=True)
+class StopRequest:
+    """How a rank was asked to stop."""
+    code: int
+    """The exit code that it is to have: 128 + n for a signal n."""
+    reason: str
+    """Why, for people."""
+    until: float
+    """The end of the grace, by time.monotonic(): then the process is ended, wherever it is."""
+
+    @property
+    def left(self) -> float:
+        """Seconds of the grace that are left, 0 or more."""
+        return max(0.0, self.until - time.monotonic())
 
 
 class Proc:
@@ -70,6 +87,13 @@ class Proc:
     def stop_requested(self) -> bool:
         """Whether this rank was asked to stop."""
         return _proc.stop_requested()
+
+    @property
+    def stop_request(self) -> StopRequest | None:
+        """The request to stop, once there is one: its exit code, its reason, and until when this
+        rank may go on, to write a checkpoint say."""
+        request = _proc.stop_request()
+        return None if request is None else StopRequest(*request)
 
     def call(self, rank: int, port: int, body: Any, timeout: float | None = 30) -> bytes:
         """Asks a port of a rank of this mesh and waits."""

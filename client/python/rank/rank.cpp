@@ -55,6 +55,13 @@ Result<std::string> on_port(PyObject* function, Proc& proc, const Incoming& inco
   }
 }
 
+/// (code, reason, the end of the grace in seconds of time.monotonic()), or None.
+py::object told(const std::optional<StopRequest>& stop) {
+  if (!stop) return py::none();
+  const std::chrono::duration<double> until = stop->until.time_since_epoch();
+  return py::make_tuple(stop->code, stop->reason, until.count());
+}
+
 void tell_stop(PyObject* function, const std::string& reason) {
   const InterpreterLock lock;
   if (!lock) return;
@@ -85,36 +92,11 @@ void Rank::start(const py::dict& ports, py::object on_stop, unsigned actor_threa
   program.actor_threads(actor_threads);
   program.on_stop(
       [f = on_stop.release().ptr()](Proc&, const std::string& reason) { tell_stop(f, reason); });
-  program.main([this](Proc& proc) -> int {
-    learn(proc);
-    // Python's main thread ends the process, by exit(): the library reports the code from there.
-    for (;;) std::this_thread::sleep_for(std::chrono::hours(24));
-  });
-  // Signals stay as they are on that thread: handlers, and what they start, inherit its mask.
-  std::thread([this, program = std::move(program)] {
-    const auto result = bootstrap(program);
-    std::lock_guard lock(mutex_);
-    error_ = result.error();
-    changed_.notify_all();
-  }).detach();
-  {
-    py::gil_scoped_release release;
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return proc_ != nullptr || error_; });
-  }
-  if (error_) raise(*error_);
-}
-
-void Rank::learn(Proc& proc) {
-  std::lock_guard lock(mutex_);
-  proc_ = &proc;
-  changed_.notify_all();
+  learn(*must(without_gil([&] { return join(std::move(program)); })));
 }
 
 Proc& Rank::proc() const {
-  std::unique_lock lock(mutex_);
-  if (proc_ != nullptr) return *proc_;
-  lock.unlock();  // what raises runs Python, which may wait for another thread that is here
+  if (Proc* const proc = proc_) return *proc;
   raise(Error(ErrorCode::not_exist, "this process is no rank: call meshbus.init() first"));
 }
 
@@ -135,6 +117,7 @@ void bind_rank(py::module_& module) {
   module.def("mesh", [proc] { return proc().mesh(); });
   module.def("launcher_settings", [proc] { return proc().launcher_settings(); });
   module.def("stop_requested", [proc] { return proc().stop_requested(); });
+  module.def("stop_request", [proc] { return told(proc().stop_request()); });
   module.def(
       "call", [proc](std::uint64_t rank, std::uint32_t port, py::handle parts, double timeout) {
         const auto body = gather(parts);

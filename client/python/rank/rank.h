@@ -1,8 +1,6 @@
 #pragma once
 
-#include <condition_variable>
-#include <mutex>
-#include <optional>
+#include <atomic>
 
 #include <pybind11/pybind11.h>
 
@@ -12,28 +10,24 @@ namespace meshbus::python {
 
 namespace py = pybind11;
 
-/// This process as a rank of its mesh. bootstrap() never returns, so it runs on a thread of its
-/// own; Python's main thread stays where it is.
+/// This process as a rank of its mesh.
 class Rank {
  public:
-  /// The one of this process. Never destroyed: the library ends the process on its own thread.
+  /// The one of this process. Never destroyed: handlers use it until the process is gone.
   static Rank& ours();
 
   /// Becomes the rank that this process was started as, and waits until it is ready. `ports`:
   /// {number: f(body, rank of the sender or None, is_call)}; `on_stop`: f(reason). Needs the GIL.
   void start(const py::dict& ports, py::object on_stop, unsigned actor_threads);
-  /// Tells which proc this is. A message may come before main() does.
-  void learn(Proc& proc);
+  /// Tells which proc this is. A message may come before start() returns.
+  void learn(Proc& proc) noexcept { proc_ = &proc; }
   /// Raises when this process is no rank.
   Proc& proc() const;
 
  private:
   Rank() = default;
 
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  Proc* proc_ = nullptr;
-  std::optional<Error> error_;
+  std::atomic<Proc*> proc_{nullptr};
 };
 
 /// Adds what a rank can do to a module.

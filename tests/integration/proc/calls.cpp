@@ -221,7 +221,7 @@ TEST_CASE("proc: bootstrap once, with a program that can be") {
   CHECK(harness.wait_exit(0) == ExitStatus::exited(0));
   CHECK(harness.process(0).err() ==
         "configuration_error: ProcProgram::on: port 0 is the library's own; use 1 or above\n"
-        "refused: bootstrap() was called twice in one process\n");
+        "refused: this process is a mesh proc already: bootstrap() and join() are called once\n");
 }
 
 TEST_CASE("proc: works behind wrappers, also those that close its descriptor") {

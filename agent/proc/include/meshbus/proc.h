@@ -98,6 +98,14 @@ struct Undelivered {
   Error error;
 };
 
+/// How a proc was asked to stop.
+struct StopRequest {
+  int code = 0;        ///< The exit code that the proc is to have: 128+n for a signal n.
+  std::string reason;  ///< Why, for people.
+  /// The end of the grace: then the process is ended, wherever it is. time_point::max(): never.
+  std::chrono::steady_clock::time_point until;
+};
+
 /// How actors of one type live (meshbus/actor.h).
 struct ActorOptions {
   /// What waits for such an actor at most; a further one gets queue_full. One message always
@@ -106,7 +114,7 @@ struct ActorOptions {
   std::size_t mailbox_bytes = std::size_t{16} * 1024 * 1024;  ///< In bytes.
 };
 
-/// What a mesh program does. Fill it in, then give it to bootstrap(). A plain value.
+/// What a mesh program does. Fill it in, then give it to bootstrap() or join(). A plain value.
 class ProcProgram {
  public:
   using Handler = std::function<Result<std::string>(
@@ -161,6 +169,9 @@ class ProcProgram {
   /// How many actors run at the same time, 1 to 64; default 4. Handlers that run for longer than a
   /// second do not count.
   ProcProgram& actor_threads(unsigned threads);
+  /// SIGTERM and SIGINT are the program's own: the library installs no handlers. Its agent's stop
+  /// still comes to on_stop().
+  ProcProgram& leave_signals();
 
  private:
   friend class mesh_proc::ActorSystem;
@@ -178,6 +189,7 @@ class ProcProgram {
   std::map<std::uint32_t, Handler> handlers_;
   std::map<std::string, ActorType, std::less<>> actor_types_;
   unsigned actor_threads_ = 4;
+  bool leaves_signals_ = false;
   std::map<std::string, Setting, std::less<>> settings_;
   std::function<void(Proc&, const std::string&, const SettingValue&)> on_setting_;
   std::function<int(Proc&)> main_;
@@ -198,7 +210,25 @@ bool is_mesh_proc() noexcept;
 /// calls this first and goes on as launcher when it returns not_exist.
 Result<void> bootstrap(const ProcProgram& program);
 
-/// The same for programs that are nothing but mesh procs: prints the error and exits with 78
+/// Makes this process the proc it was started as, and returns once it is Ready, or was asked to
+/// stop already: the caller goes on as the main() of the proc. For programs that have a main loop
+/// of their own, and for other languages.
+///
+///     meshbus::ProcProgram program;
+///     program.on(1, ...);
+///     const auto proc = meshbus::join(program);
+///     if (!proc) ...
+///     while (!(*proc)->stop_requested()) step(**proc);
+///     return 0;
+///
+/// The proc leaves the bus in exit(), and so at the end of the process' main(): as bootstrap() does
+/// then, but the exit code is what the program exits with, also after a stop (StopRequest::code
+/// says which one was asked for). `program` has handlers and the like, but no main(). Never null.
+/// Errors: as bootstrap(); configuration_error: it has a main(); refused: the process was started
+/// as several procs.
+Result<Proc*> join(ProcProgram program);
+
+/// bootstrap() for programs that are nothing but mesh procs: prints the error and exits with 78
 /// (EX_CONFIG).
 [[noreturn]] void bootstrap_or_die(const ProcProgram& program);
 
@@ -306,6 +336,9 @@ class Proc {
   /// Whether this proc was asked to stop: a main() with a loop looks here. See
   /// ProcProgram::on_stop.
   bool stop_requested() const noexcept;
+  /// The request, once there is one: its exit code, and until when this proc may go on. As
+  /// stop_requested(), it says that main() looks.
+  std::optional<StopRequest> stop_request() const;
   /// Waits until then, at most so long; whether it was asked.
   bool wait_for_stop(std::chrono::milliseconds at_most) const;
 
