@@ -71,10 +71,10 @@ __all__ = [
     "ParseError", "Point", "Pool", "Proc", "ProcMesh", "Process", "QueueFull", "RankReport",
     "Refused", "RemoteError", "Restart", "RestartReport", "SpawnError", "StopError",
     "StopRequest", "SystemFailure", "Timeout", "TooLarge", "Unauthorised", "Unreachable",
-    "ValueMesh", "VersionMismatch", "as_completed", "attach", "attach_async", "context", "endpoint", "ignore",
-    "init", "is_rank", "own_role", "progress", "role", "roles", "slurm", "slurm_async", "ssh",
-    "ssh_async", "start", "start_async", "take", "take_async", "this_actor", "this_proc",
-    "versions", "wait",
+    "ValueMesh", "VersionMismatch", "as_completed", "attach", "attach_async", "context",
+    "endpoint", "ignore", "init", "is_rank", "own_role", "progress", "role", "roles", "slurm",
+    "slurm_async", "ssh", "ssh_async", "start", "start_async", "take", "take_async", "this_actor",
+    "this_proc", "versions", "wait",
 ]
 
 
