@@ -37,11 +37,6 @@ Result<std::string> with_context(Result<std::string> answer, const std::string& 
   return answer;
 }
 
-/// Large bodies are refused before they are copied; small ones when they are sent.
-Result<void> check_before_copy(Runtime& runtime, std::size_t bytes) {
-  return bytes > kBodyLimit ? runtime.sender().check_size(bytes) : Result<void>();
-}
-
 /// Calls a function of the program with the answer to a call: once, also when the proc ends before
 /// there is one. Nothing that it throws gets into the loop.
 class ToldOnce {
@@ -279,14 +274,14 @@ std::optional<std::uint64_t> Proc::rank_of(const Incoming& incoming) const {
   return runtime_.rank_of(incoming.source_proc);
 }
 
-Result<std::string> Proc::call(std::uint64_t rank, std::uint32_t port, std::string_view body,
+Result<std::string> Proc::call(std::uint64_t rank, std::uint32_t port, const BodyParts& body,
                                std::chrono::milliseconds deadline) {
   const auto to = mesh().proc_at(rank);
   if (!to) return fail(to.error());
   return call(*to, port, body, deadline);
 }
 
-Result<std::string> Proc::call(const ProcId& to, std::uint32_t port, std::string_view body,
+Result<std::string> Proc::call(const ProcId& to, std::uint32_t port, const BodyParts& body,
                                std::chrono::milliseconds deadline) {
   if (auto allowed = runtime_.check_caller(to); !allowed)
     return fail(allowed.error().within(call_context(to, port)));
@@ -296,7 +291,7 @@ Result<std::string> Proc::call(const ProcId& to, std::uint32_t port, std::string
 }
 
 std::future<Result<std::string>> Proc::call_async(std::uint64_t rank, std::uint32_t port,
-                                                  std::string_view body,
+                                                  const BodyParts& body,
                                                   std::chrono::milliseconds deadline) {
   if (const auto to = mesh().proc_at(rank)) return call_async(*to, port, body, deadline);
   std::promise<Result<std::string>> promise;
@@ -305,56 +300,43 @@ std::future<Result<std::string>> Proc::call_async(std::uint64_t rank, std::uint3
 }
 
 std::future<Result<std::string>> Proc::call_async(const ProcId& to, std::uint32_t port,
-                                                  std::string_view body,
+                                                  const BodyParts& body,
                                                   std::chrono::milliseconds deadline) {
   return runtime_.sender().call(to, port, body, deadline);
 }
 
-void Proc::call_async(const ActorId& to, const MessageType& type, std::string_view body,
+void Proc::call_async(const ActorId& to, const MessageType& type, const BodyParts& body,
                       std::chrono::milliseconds deadline,
                       std::function<void(Result<std::string>)> then) {
   const auto told = std::make_shared<ToldOnce>(
       std::move(then), "call to " + to.to_string() + ", " + type.to_string());
   if (auto fine = runtime_.sender().check_fork(); !fine) return told->tell(fail(fine.error()));
-  if (auto fits = check_before_copy(runtime_, body.size()); !fits)
-    return told->tell(fail(fits.error()));
-  runtime_.sender().call(to.proc(), actor_port(to), encode_actor_body(type, 0, body), deadline,
+  runtime_.sender().call(to.proc(), actor_port(to), ActorBodyParts(type, 0, body), deadline,
                          [told](Result<std::string> answer) { told->tell(std::move(answer)); });
 }
 
-Result<void> Proc::send(const ActorId& to, const MessageType& type, std::string_view body) {
+Result<void> Proc::send(const ActorId& to, const MessageType& type, const BodyParts& body) {
   if (auto fine = runtime_.sender().check_fork(); !fine) return fine;
-  if (auto fits = check_before_copy(runtime_, body.size()); !fits) return fits;
-  return runtime_.send_to_actor(to, encode_actor_body(type, 0, body));
+  return runtime_.send_to_actor(to, ActorBodyParts(type, 0, body));
 }
 
-Result<void> Proc::send(std::uint64_t rank, std::uint32_t port, std::string_view body,
+Result<void> Proc::send(std::uint64_t rank, std::uint32_t port, const BodyParts& body,
                         std::chrono::milliseconds patience) {
-  return runtime_.sender().send(rank, port, body, nullptr, patience);
+  return runtime_.sender().send(rank, port, body, patience);
 }
 
-Result<void> Proc::send(const ProcId& to, std::uint32_t port, std::string_view body,
+Result<void> Proc::send(const ProcId& to, std::uint32_t port, const BodyParts& body,
                         std::chrono::milliseconds patience) {
-  return runtime_.sender().send(to, port, body, nullptr, patience);
+  return runtime_.sender().send(to, port, body, patience);
 }
 
-Result<void> Proc::send(std::uint64_t rank, std::uint32_t port, const SharedBody& body,
-                        std::chrono::milliseconds patience) {
-  return runtime_.sender().send(rank, port, body.bytes(), &body, patience);
-}
-
-Result<void> Proc::send(const ProcId& to, std::uint32_t port, const SharedBody& body,
-                        std::chrono::milliseconds patience) {
-  return runtime_.sender().send(to, port, body.bytes(), &body, patience);
-}
-
-Result<void> Proc::cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
+Result<void> Proc::cast(const ProcMeshRef& to, std::uint32_t port, const BodyParts& body,
                         std::chrono::milliseconds patience) {
   return runtime_.sender().cast(to, port, body, patience);
 }
 
 Result<std::vector<Result<std::string>>> Proc::call(const ProcMeshRef& to, std::uint32_t port,
-                                                    std::string_view body,
+                                                    const BodyParts& body,
                                                     std::chrono::milliseconds deadline) {
   return runtime_.sender().call_all(to, port, body, deadline);
 }

@@ -67,15 +67,19 @@ Result<UniqueFd> seal(UniqueFd memory) {
 
 }  // namespace
 
-Result<UniqueFd> SealedMemory::copy(Bytes bytes) {
-  auto memory = make(bytes.size());
+Result<UniqueFd> SealedMemory::copy(std::span<const Bytes> pieces) {
+  std::size_t size = 0;
+  for (const auto piece : pieces) size += piece.size();
+  auto memory = make(size);
   if (!memory) return memory;
-  while (!bytes.empty()) {
-    const auto written =
-        ::write(memory->get(), bytes.data(), std::min<std::size_t>(bytes.size(), kStep));
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return fail(failed("write memory"));
-    bytes.remove_prefix(static_cast<std::size_t>(written));
+  for (auto bytes : pieces) {
+    while (!bytes.empty()) {
+      const auto written =
+          ::write(memory->get(), bytes.data(), std::min<std::size_t>(bytes.size(), kStep));
+      if (written < 0 && errno == EINTR) continue;
+      if (written <= 0) return fail(failed("write memory"));
+      bytes.remove_prefix(static_cast<std::size_t>(written));
+    }
   }
   return seal(std::move(*memory));
 }

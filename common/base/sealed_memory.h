@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <span>
 
 #include "common/base/bytes.h"
 #include "common/base/unique_fd.h"
@@ -15,9 +16,9 @@ namespace meshbus {
 /// descriptor or mapping frees it.
 class SealedMemory {
  public:
-  /// Copies the bytes without mapping them, which spares a page fault for each page. Errors:
-  /// io_error.
-  static Result<UniqueFd> copy(Bytes bytes);
+  /// Copies these, one behind the other, without mapping them, which spares a page fault for each
+  /// page. Errors: io_error.
+  static Result<UniqueFd> copy(std::span<const Bytes> pieces);
   /// `write` fills so many bytes, which are zero before. Errors: io_error.
   static Result<UniqueFd> fill(std::size_t bytes, const std::function<void(char*)>& write);
 

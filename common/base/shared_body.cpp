@@ -8,6 +8,8 @@
 namespace meshbus {
 namespace {
 
+constexpr std::size_t kLeastKept = 64 * 1024;
+
 /// Has the descriptor, which receivers on this host get, and what the bytes are read through.
 struct Sealed {
   UniqueFd descriptor;
@@ -35,11 +37,22 @@ Result<SharedBody> SharedBody::of_sealed(int descriptor, std::size_t bytes) {
   return SharedBody(view, owner, owner->descriptor.get());
 }
 
-SharedBody SharedBody::copy(std::string_view bytes) {
-  if (auto memory = SealedMemory::copy(bytes)) {
-    if (auto body = of_sealed(std::move(*memory).release(), bytes.size())) return *body;
-  }
+SharedBody SharedBody::keep(std::string_view bytes, const std::shared_ptr<const void>* owner) {
+  // A small one would keep all that came with it.
+  if (owner != nullptr && *owner != nullptr && bytes.size() > kLeastKept) return {bytes, *owner};
   return of(copy_large(bytes));
+}
+
+SharedBody SharedBody::gather(std::span<const std::string_view> pieces) {
+  std::size_t size = 0;
+  for (const auto piece : pieces) size += piece.size();
+  if (auto memory = SealedMemory::copy(pieces)) {
+    if (auto body = of_sealed(std::move(*memory).release(), size)) return *body;
+  }
+  std::string text;
+  reserve_large(text, size);
+  for (const auto piece : pieces) text.append(piece);
+  return of(std::move(text));
 }
 
 }  // namespace meshbus

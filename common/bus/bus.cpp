@@ -136,12 +136,26 @@ void Bus::request(const Destination& to, const ControlBody& body,
 
 std::uint64_t Bus::call(const Destination& to, std::uint32_t port, Bytes body,
                         std::chrono::milliseconds deadline, CallAnswer answer) {
+  if (body.size() > kCallLimit && body.size() <= postbox_.body_limit())
+    return call_large(to, port, bodies_.hold(body, to.host), deadline, std::move(answer));
   introductions_.introduce(to);
-  if (body.size() <= kCallLimit || body.size() > postbox_.body_limit())
-    return requests_.call(to, port, body, deadline, std::move(answer));
+  return requests_.call(to, port, body, deadline, std::move(answer));
+}
+
+std::uint64_t Bus::call(const Destination& to, std::uint32_t port, const HeldBody& body,
+                        std::chrono::milliseconds deadline, CallAnswer answer) {
+  const auto size = body.bytes().size();
+  if (body.large() == nullptr || size <= kCallLimit || size > postbox_.body_limit())
+    return call(to, port, body.bytes(), deadline, std::move(answer));
+  return call_large(to, port, *body.large(), deadline, std::move(answer));
+}
+
+std::uint64_t Bus::call_large(const Destination& to, std::uint32_t port, const SharedBody& body,
+                              std::chrono::milliseconds deadline, CallAnswer answer) {
+  introductions_.introduce(to);
   const auto id = requests_.open_call(to, deadline, std::move(answer));
   bodies_.send(
-      to, bodies_.hold(body, to.host), [this, id] { return requests_.find(id) != nullptr; },
+      to, body, [this, id] { return requests_.find(id) != nullptr; },
       [this, id, to, port, until = reactor_.now() + deadline](const auto& header) {
         if (!header) return requests_.fail(id, header.error());
         if (requests_.find(id) == nullptr) return;
@@ -230,18 +244,20 @@ Result<void> Bus::cast(const CastPlan& to, std::uint32_t port, Bytes body, bool 
   return casts_.cast(to, port, body, no_return);
 }
 
-std::uint64_t Bus::cast_call(std::shared_ptr<const CastPlan> to, std::uint32_t port, Bytes body,
-                             std::chrono::milliseconds deadline, CastAnswer answer) {
+std::uint64_t Bus::cast_call(const std::shared_ptr<const CastPlan>& to, std::uint32_t port,
+                             const HeldBody& body, std::chrono::milliseconds deadline,
+                             CastAnswer answer) {
   if (to->targets.empty()) return 0;
   const auto id = requests_.take_id();
-  if (body.size() <= to->body_limit || body.size() > postbox_.body_limit()) {
-    casts_.call(id, to, port, body, deadline, std::move(answer));
+  const auto bytes = body.bytes();
+  if (bytes.size() <= to->body_limit || bytes.size() > postbox_.body_limit()) {
+    casts_.call(id, to, port, bytes, deadline, std::move(answer));
     return id;
   }
   auto& calls = casts_.calls();
   calls.add(id, to, deadline, std::move(answer));
   cast_bodies_.send(
-      to, SharedBody::copy(body),
+      to, body.large() != nullptr ? *body.large() : SharedBody::copy(bytes),
       {.is_wanted = [&calls, id] { return calls.contains(id); },
        .on_failed = [&calls, id](std::uint64_t ordinal,
                                  const Error& error) { calls.finish(id, ordinal, fail(error)); },

@@ -16,6 +16,7 @@
 #include "common/bus/cast_sender.h"
 #include "common/bus/delivery_tracker.h"
 #include "common/bus/destination.h"
+#include "common/bus/held_body.h"
 #include "common/bus/introductions.h"
 #include "common/bus/postbox.h"
 #include "common/bus/refusal_log.h"
@@ -127,6 +128,9 @@ class Bus {
   /// otherwise errors as request(). The number is for give_up_call().
   std::uint64_t call(const Destination& to, std::uint32_t port, Bytes body,
                      std::chrono::milliseconds deadline, CallAnswer answer);
+  /// The same without a copy of a body above kCallLimit.
+  std::uint64_t call(const Destination& to, std::uint32_t port, const HeldBody& body,
+                     std::chrono::milliseconds deadline, CallAnswer answer);
   /// The caller gives up: what is open of that call() or cast_call() fails with that error, now.
   void give_up_call(std::uint64_t id, const Error& why);
   /// A large body is sent by itself, while the caller waits for it at most.
@@ -184,8 +188,13 @@ class Bus {
                   Arrival::IsWanted is_wanted, Arrival::Sent sent, bool no_return = false);
   /// Calls every rank of a view: `answer` is called once for each, never from inside this call.
   /// Errors as call(), by rank. The number is for give_up_call().
-  std::uint64_t cast_call(std::shared_ptr<const CastPlan> to, std::uint32_t port, Bytes body,
-                          std::chrono::milliseconds deadline, CastAnswer answer);
+  std::uint64_t cast_call(const std::shared_ptr<const CastPlan>& to, std::uint32_t port,
+                          const HeldBody& body, std::chrono::milliseconds deadline,
+                          CastAnswer answer);
+  std::uint64_t cast_call(const std::shared_ptr<const CastPlan>& to, std::uint32_t port, Bytes body,
+                          std::chrono::milliseconds deadline, CastAnswer answer) {
+    return cast_call(to, port, HeldBody(body), deadline, std::move(answer));
+  }
   /// Returns a message that was handed to on_data and that nobody takes to its sender, with the
   /// reason. It must not count as taken.
   void give_back(const wire::Envelope& message, const Error& error) {
@@ -236,6 +245,8 @@ class Bus {
   void fail_all(const Error& error);
   /// Errors: fate_unknown, after close().
   Result<void> check_open() const;
+  std::uint64_t call_large(const Destination& to, std::uint32_t port, const SharedBody& body,
+                           std::chrono::milliseconds deadline, CallAnswer answer);
 
   Reactor& reactor_;
   Dispatcher handlers_;

@@ -2,19 +2,28 @@
 
 #include <cstring>
 
-#include "meshbus/large_text.h"
 #include "wire/actors_generated.h"
 
 namespace meshbus {
 
 static_assert(sizeof(wire::ActorHeader) == 16, "the layout in actors.fbs is frozen");
 
-std::string encode_actor_body(const MessageType& type, std::uint32_t from, std::string_view bytes) {
-  const wire::ActorHeader header(type.key(), from, 0);
+ActorBodyParts::ActorBodyParts(const MessageType& type, std::uint32_t from, const BodyParts& body)
+    : header_(type.key(), from, 0) {
+  two_.front() = bytes_of(&header_, sizeof header_);
+  const auto pieces = body.pieces();
+  if (pieces.size() <= 1) {
+    if (!pieces.empty()) two_.back() = pieces.front();
+  } else {
+    many_.reserve(pieces.size() + 1);
+    many_.push_back(two_.front());
+    many_.insert(many_.end(), pieces.begin(), pieces.end());
+  }
+}
+
+std::string encode_actor_body(const MessageType& type, std::uint32_t from, const BodyParts& bytes) {
   std::string body;
-  reserve_large(body, sizeof header + bytes.size());
-  body.assign(reinterpret_cast<const char*>(&header), sizeof header);
-  body.append(bytes);
+  (void)BodyParts(ActorBodyParts(type, from, bytes)).whole(body);
   return body;
 }
 

@@ -1,11 +1,15 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "common/base/bytes.h"
 #include "common/wire/frame.h"
 #include "meshbus/actor_ref.h"
+#include "meshbus/body_parts.h"
 #include "meshbus/result.h"
 #include "wire/actors_generated.h"
 #include "wire/frame_generated.h"
@@ -18,7 +22,25 @@ inline constexpr std::size_t kActorCallLimit =
 
 /// The body of a message or call to an actor: ActorHeader and bytes. `from`: the port of the actor
 /// that sends it, or 0.
-std::string encode_actor_body(const MessageType& type, std::uint32_t from, std::string_view bytes);
+std::string encode_actor_body(const MessageType& type, std::uint32_t from, const BodyParts& bytes);
+
+/// The same as pieces, for what sends them: nothing is copied. Refers to the body.
+class ActorBodyParts {
+ public:
+  ActorBodyParts(const MessageType& type, std::uint32_t from, const BodyParts& body);
+  ActorBodyParts(const ActorBodyParts&) = delete;
+  ActorBodyParts& operator=(const ActorBodyParts&) = delete;
+
+  operator BodyParts() const noexcept {
+    return many_.empty() ? std::span<const std::string_view>(two_) : many_;
+  }
+
+ private:
+  wire::ActorHeader header_;
+  std::array<std::string_view, 2> two_;
+  /// When the body has several pieces; with the header.
+  std::vector<std::string_view> many_;
+};
 
 /// What an actor was sent.
 struct ActorBody {

@@ -14,6 +14,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "meshbus/proc.h"
 
@@ -25,6 +26,9 @@ namespace {
 void say(const std::string& line) {
   std::cerr << line << std::endl;
 }
+
+/// What came to port 22.
+std::vector<SharedBody> kept;
 
 /// What came to port 16, one after the other.
 std::string heard;
@@ -166,13 +170,25 @@ void add_handlers(ProcProgram& program) {
           [](Proc& proc, const Incoming& call) {
             return share_with_next(proc, std::stoul(std::string(call.body)));
           })
-      .on(19, [](Proc&, const Incoming& call) {  // the sizes of what came until now, a + behind
-                                                 // each whose bytes are as they should be
-        static std::string sizes;
-        if (call.body == "?") return sizes;
-        sizes += std::to_string(call.body.size()) +
-                 (call.body.find_first_not_of('x') == std::string_view::npos ? "+ " : "- ");
-        return std::string();
+      .on(19,
+          [](Proc&, const Incoming& call) {  // the sizes of what came until now, a + behind
+                                             // each whose bytes are as they should be
+            static std::string sizes;
+            if (call.body == "?") return sizes;
+            sizes += std::to_string(call.body.size()) +
+                     (call.body.find_first_not_of('x') == std::string_view::npos ? "+ " : "- ");
+            return std::string();
+          })
+      .on(22,
+          [](Proc&, const Incoming& call) {  // keeps what came
+            kept.push_back(call.share());
+            return std::string("kept") +
+                   (kept.back().bytes().data() == call.body.data() ? " as it lies" : " a copy");
+          })
+      .on(23, [](Proc&, const Incoming&) {  // tells all of it, in one piece
+        std::string all;
+        for (const auto& body : kept) all += body.bytes();
+        return all;
       });
 }
 

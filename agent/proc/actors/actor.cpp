@@ -95,12 +95,11 @@ std::optional<ActorId> ActorContext::parent() const {
   return cell_.parent == nullptr ? std::nullopt : std::optional(cell_.parent->id);
 }
 
-Result<void> ActorContext::send(const ActorId& to, const MessageType& type, std::string_view body) {
-  return system_.outside().send(to.proc(), actor_port(to),
-                                encode_actor_body(type, cell_.port, body));
+Result<void> ActorContext::send(const ActorId& to, const MessageType& type, const BodyParts& body) {
+  return system_.outside().send(to.proc(), actor_port(to), ActorBodyParts(type, cell_.port, body));
 }
 
-void ActorContext::call_async(const ActorId& to, const MessageType& type, std::string_view body,
+void ActorContext::call_async(const ActorId& to, const MessageType& type, const BodyParts& body,
                               std::chrono::milliseconds deadline,
                               std::function<void(ActorContext&, Result<std::string>)> then) {
   system_.call_async(cell_, to, type, body, clamp(deadline), std::move(then));

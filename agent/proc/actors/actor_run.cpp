@@ -163,9 +163,9 @@ void ActorSystem::cancel(ActorCell& cell, std::uint64_t delayed) {
 }
 
 void ActorSystem::call_async(ActorCell& cell, const ActorId& to, const MessageType& type,
-                             std::string_view body, std::chrono::milliseconds deadline,
+                             const BodyParts& body, std::chrono::milliseconds deadline,
                              std::function<void(ActorContext&, Result<std::string>)> then) {
-  outside_.call(to.proc(), actor_port(to), encode_actor_body(type, cell.port, body), deadline,
+  outside_.call(to.proc(), actor_port(to), ActorBodyParts(type, cell.port, body), deadline,
                 [this, weak = cell.weak_from_this(), then = std::move(then),
                  name = "the answer to " + type.to_string() + " of " +
                         to.to_string()](Result<std::string> answer) mutable {

@@ -68,6 +68,7 @@ void ActorRunner::handle(ActorCell& cell, const Letter& letter) const {
   message.source_actor = letter.from;
   message.deadline = letter.deadline;
   message.point = letter.point;
+  message.owner = &letter.owner;
   cell.current = &letter;
   cell.is_deferred = false;
   Result<std::string> result = fail(ErrorCode::call_error, "");

@@ -42,10 +42,10 @@ class ActorSystem {
   /// What it needs of the proc that it is in; for any thread.
   struct Outside {
     std::function<bool(std::uint32_t port)> has_handler;
-    std::function<Result<void>(const ProcId& to, std::uint32_t port, std::string_view body)> send;
+    std::function<Result<void>(const ProcId& to, std::uint32_t port, const BodyParts& body)> send;
     /// Runs the task between two turns of the reactor; what it sends leaves soon.
     std::function<void(const std::function<void()>&)> visit;
-    std::function<void(const ProcId& to, std::uint32_t port, std::string_view body,
+    std::function<void(const ProcId& to, std::uint32_t port, const BodyParts& body,
                        std::chrono::milliseconds deadline, Bus::CallAnswer answer)>
         call;
   };
@@ -102,7 +102,7 @@ class ActorSystem {
                                    const MessageType& type, std::string_view body);
   void cancel(ActorCell& cell, std::uint64_t delayed);
   void call_async(ActorCell& cell, const ActorId& to, const MessageType& type,
-                  std::string_view body, std::chrono::milliseconds deadline,
+                  const BodyParts& body, std::chrono::milliseconds deadline,
                   std::function<void(ActorContext&, Result<std::string>)> then);
   /// It fails with that as soon as its handler has returned. Any thread.
   void fail_later(ActorCell& cell, std::string why);

@@ -7,21 +7,20 @@
 
 #include "common/bus/destination.h"
 #include "common/wire/frame.h"
-#include "meshbus/large_text.h"
 
 namespace meshbus::mesh_proc {
 
-Result<void> ActorSends::send(const ProcId& to, std::uint32_t port, std::string_view body) {
+Result<void> ActorSends::send(const ProcId& to, std::uint32_t port, const BodyParts& body) {
   // A thread that has sent a large one sees its lane.
   if (body.size() > kBodyLimit || num_lanes_.load(std::memory_order_acquire) > 0) {
     const auto waits = send_in_lane(to, port, body);
     if (!waits) return fail(waits.error());
     if (*waits) return {};
   }
-  return sender_.send(to, port, body, nullptr, std::chrono::milliseconds(0));
+  return sender_.send(to, port, body, std::chrono::milliseconds(0));
 }
 
-Result<bool> ActorSends::send_in_lane(const ProcId& to, std::uint32_t port, std::string_view body) {
+Result<bool> ActorSends::send_in_lane(const ProcId& to, std::uint32_t port, const BodyParts& body) {
   if (auto allowed = sender_.check_fork(); !allowed) return fail(allowed.error());
   if (sender_.is_cut()) return true;
   const bool is_large = body.size() > kBodyLimit;
@@ -42,8 +41,7 @@ Result<bool> ActorSends::send_in_lane(const ProcId& to, std::uint32_t port, std:
     bytes_ += body.size();
   }
   // Without the lock: it is long for a large one.
-  auto copy = is_large && to.host() == own_host_ ? SharedBody::copy(body)
-                                                 : SharedBody::of(copy_large(body));
+  auto copy = body.hold(is_large && to.host() == own_host_);
   {
     const std::lock_guard lock(mutex_);
     const auto [lane, is_new] = lanes_.try_emplace(key, Lane{.to = to});

@@ -7,13 +7,13 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <string_view>
 #include <unordered_map>
 #include <utility>
 
 #include "agent/proc/runtime/proc_sender.h"
 #include "common/loop/reactor.h"
 #include "meshbus/address.h"
+#include "meshbus/body_parts.h"
 #include "meshbus/result.h"
 #include "meshbus/shared_body.h"
 #include "wire/forward.h"
@@ -36,7 +36,7 @@ class ActorSends {
   ActorSends& operator=(const ActorSends&) = delete;
 
   /// Errors: too_large, queue_full.
-  Result<void> send(const ProcId& to, std::uint32_t port, std::string_view body);
+  Result<void> send(const ProcId& to, std::uint32_t port, const BodyParts& body);
   /// Whether messages wait here, or are on their way.
   bool is_waiting() const noexcept { return num_lanes_.load(std::memory_order_acquire) > 0; }
 
@@ -52,7 +52,7 @@ class ActorSends {
   };
 
   /// False: the message is small, and nothing is before it.
-  Result<bool> send_in_lane(const ProcId& to, std::uint32_t port, std::string_view body);
+  Result<bool> send_in_lane(const ProcId& to, std::uint32_t port, const BodyParts& body);
   /// Sends the first message of that lane.
   void go_on(std::uint64_t key);
   /// The first message of that lane is on its way, or has failed.

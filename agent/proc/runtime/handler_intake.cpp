@@ -92,7 +92,8 @@ void HandlerIntake::close_run() {
   if (!runs_.is_open()) return;
   const auto run = runs_.close();
   const bool is_taken = parts_.work.push(run->bytes(), run->size(), [this, run] {
-    run->run([this](const MessageRun::Message& message) { handle_message(message); });
+    const std::shared_ptr<const void> owner = run;
+    run->run([&](const MessageRun::Message& message) { handle_message(message, owner); });
     // If this is the last work, this very thread turns the reactor next, and tells.
     if (parts_.work.is_last()) parts_.reactor.post_quietly([this] { taken_.tell(); });
   });
@@ -120,19 +121,22 @@ void HandlerIntake::add_call(const ProcProgram::Handler& handler, const Bus::Del
   const bool is_taken =
       parts_.work.push(sizeof incoming + std::min(delivery.body.size(), kBodyLimit), 1,
                        [this, &handler, envelope = delivery.envelope, header = delivery.header,
-                        incoming = std::move(incoming), frame = delivery.frame] {
+                        incoming = std::move(incoming), frame = delivery.frame]() mutable {
+                         incoming.owner = &frame;
                          handle_call(handler, envelope, header, incoming);
                        });
   if (!is_taken) bus_->fail_call(delivery.envelope, delivery.header, is_behind());
 }
 
-void HandlerIntake::handle_message(const MessageRun::Message& message) {
+void HandlerIntake::handle_message(const MessageRun::Message& message,
+                                   const std::shared_ptr<const void>& owner) {
   if (parts_.is_cut) return;
   Incoming incoming;
   incoming.body = message.body;
   incoming.port = message.envelope.port();
   incoming.source_proc = message.envelope.source_proc();
   incoming.source_host = message.envelope.source_host();
+  incoming.owner = &owner;
   if (message.point != nullptr) incoming.point = *message.point;
   const HandlerWatch::Run run(watch_, incoming.port);
   try {

@@ -5,7 +5,6 @@
 
 #include "agent/proc/runtime/known_procs.h"
 #include "common/base/block_pool.h"
-#include "meshbus/large_text.h"
 #include "wire/frame_generated.h"
 
 namespace meshbus::mesh_proc {
@@ -63,7 +62,7 @@ Result<void> ProcSender::check_fork() const {
 }
 
 std::future<Result<std::string>> ProcSender::call(const ProcId& to, std::uint32_t port,
-                                                  std::string_view body,
+                                                  const BodyParts& body,
                                                   std::chrono::milliseconds deadline) {
   if (is_forked()) return failed(check_fork().error());
   auto answer = std::make_shared<Answer>();
@@ -74,13 +73,16 @@ std::future<Result<std::string>> ProcSender::call(const ProcId& to, std::uint32_
   return future;
 }
 
-void ProcSender::call(const ProcId& to, std::uint32_t port, std::string_view body,
+void ProcSender::call(const ProcId& to, std::uint32_t port, const BodyParts& body,
                       std::chrono::milliseconds deadline, Bus::CallAnswer answer) {
   const auto limit = std::clamp<std::chrono::milliseconds>(deadline, std::chrono::milliseconds(0),
                                                            std::chrono::milliseconds(UINT32_MAX));
+  const auto how = how_to_hold(body, to.host() == bootstrap_.proc.host());
+  if (!how) return answer(fail(how.error()));
+  const HeldBody held(body, *how);
   const auto done = outgoing_.use([&](Bus& bus) -> Result<void> {
     if (is_cut_) return fail(is_ending());
-    bus.call(Destination::to(to), port, body, limit, answer);
+    bus.call(Destination::to(to), port, held, limit, answer);
     return {};
   });
   if (!done) answer(fail(done.error()));
@@ -90,17 +92,20 @@ Result<void> ProcSender::check_size(std::size_t bytes) {
   return outgoing_.use([&](Bus& bus) { return bus.check_size(bytes); });
 }
 
-Result<void> ProcSender::send_large(const ProcId& to, std::uint32_t port, std::string_view body,
-                                    const SharedBody* shared, std::chrono::milliseconds patience) {
+Result<std::optional<bool>> ProcSender::how_to_hold(const BodyParts& body, bool is_here) {
+  if (body.size() <= kCallLimit) return std::optional<bool>();
+  // Before it is copied, which may take more memory than there is.
+  if (auto fits = check_size(body.size()); !fits) return fail(fits.error());
+  return is_here;
+}
+
+Result<void> ProcSender::send_large(const ProcId& to, std::uint32_t port, const BodyParts& body,
+                                    std::chrono::milliseconds patience) {
   if (auto allowed = check_caller_(to); !allowed) return allowed;
   // Before it is copied, which may take more memory than there is.
   if (auto fits = check_size(body.size()); !fits) return fits;
   // Not in the visit: others would wait for the copy.
-  const bool is_here = to.host() == bootstrap_.proc.host();
-  const bool is_ready = shared != nullptr && (shared->descriptor() >= 0 || !is_here);
-  auto whole = is_ready  ? *shared
-               : is_here ? SharedBody::copy(body)
-                         : SharedBody::of(copy_large(body));
+  auto whole = body.hold(to.host() == bootstrap_.proc.host());
   return wait_for_arrival(body.size(), patience, [&](Bus& bus, Arrival& arrival) {
     bus.send_large(Destination::to(to), port, std::move(whole), arrival);
   });
@@ -125,27 +130,29 @@ ProcId ProcSender::owner_of(const CastPlan& plan) const {
   return has_us || plan.targets.empty() ? bootstrap_.proc : plan.view.proc_at(0).value();
 }
 
-Result<void> ProcSender::send(const ProcId& to, std::uint32_t port, std::string_view body,
-                              const SharedBody* shared, std::chrono::milliseconds patience) {
+Result<void> ProcSender::send(const ProcId& to, std::uint32_t port, const BodyParts& body,
+                              std::chrono::milliseconds patience) {
   if (is_forked()) return check_fork();
   if (is_cut_) return {};
-  if (body.size() > kBodyLimit) return send_large(to, port, body, shared, patience);
+  if (body.size() > kBodyLimit) return send_large(to, port, body, patience);
+  std::string text;
   return outgoing_.send(
-      known_procs(number_).proc(to), [&] { return Destination::to(to); }, port, body, shared,
-      patience);
+      known_procs(number_).proc(to), [&] { return Destination::to(to); }, port, body.whole(text),
+      body.shared(), patience);
 }
 
-Result<void> ProcSender::send(std::uint64_t rank, std::uint32_t port, std::string_view body,
-                              const SharedBody* shared, std::chrono::milliseconds patience) {
+Result<void> ProcSender::send(std::uint64_t rank, std::uint32_t port, const BodyParts& body,
+                              std::chrono::milliseconds patience) {
   if (is_forked()) return check_fork();
   const auto to = known_procs(number_).rank(bootstrap_.mesh, rank);
   if (!to) return fail(to.error());
   if (is_cut_) return {};
   if (body.size() > kBodyLimit)
-    return send_large(*bootstrap_.mesh.proc_at(rank), port, body, shared, patience);
+    return send_large(*bootstrap_.mesh.proc_at(rank), port, body, patience);
+  std::string text;
   return outgoing_.send(
-      **to, [&] { return Destination::to(*bootstrap_.mesh.proc_at(rank)); }, port, body, shared,
-      patience);
+      **to, [&] { return Destination::to(*bootstrap_.mesh.proc_at(rank)); }, port, body.whole(text),
+      body.shared(), patience);
 }
 
 Result<std::shared_ptr<const CastPlan>> ProcSender::plan_cast(const ProcMeshRef& to) {
@@ -154,7 +161,7 @@ Result<std::shared_ptr<const CastPlan>> ProcSender::plan_cast(const ProcMeshRef&
   return plans_.get(to);
 }
 
-Result<void> ProcSender::cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
+Result<void> ProcSender::cast(const ProcMeshRef& to, std::uint32_t port, const BodyParts& body,
                               std::chrono::milliseconds patience) {
   auto plan = plan_cast(to);
   if (!plan) return fail(plan.error());
@@ -162,32 +169,37 @@ Result<void> ProcSender::cast(const ProcMeshRef& to, std::uint32_t port, std::st
   if (body.size() > (*plan)->body_limit) {
     if (auto allowed = check_caller_(owner_of(**plan)); !allowed) return allowed;
     if (auto fits = check_size(body.size()); !fits) return fits;
-    auto whole = SharedBody::copy(body);
+    auto whole = body.hold(/*is_sealed=*/true);
     return wait_for_arrival(body.size(), patience, [&](Bus& bus, Arrival& arrival) {
       bus.cast_large(*plan, port, std::move(whole), arrival);
     });
   }
-  return outgoing_.use_when_room({body.size() + sizeof(wire::Envelope), (*plan)->targets.size()},
+  std::string text;
+  const auto bytes = body.whole(text);
+  return outgoing_.use_when_room({bytes.size() + sizeof(wire::Envelope), (*plan)->targets.size()},
                                  patience, [&](Bus& bus) -> Result<void> {
                                    if (is_cut_) return {};
-                                   return bus.cast(**plan, port, body);
+                                   return bus.cast(**plan, port, bytes);
                                  });
 }
 
 Result<CastAnswers::Answers> ProcSender::call_all(const ProcMeshRef& to, std::uint32_t port,
-                                                  std::string_view body,
+                                                  const BodyParts& body,
                                                   std::chrono::milliseconds deadline) {
   auto plan = plan_cast(to);
   if (!plan) return fail(plan.error());
   if ((*plan)->targets.empty()) return CastAnswers::Answers();
   if (auto allowed = check_caller_(owner_of(**plan)); !allowed) return fail(allowed.error());
+  const auto how = how_to_hold(body, /*is_here=*/true);
+  if (!how) return fail(how.error());
+  const HeldBody held(body, *how);
   auto answers = std::make_shared<CastAnswers>((*plan)->targets.size());
   auto future = answers->get_future();
   const auto limit = std::clamp<std::chrono::milliseconds>(deadline, std::chrono::milliseconds(0),
                                                            std::chrono::milliseconds(UINT32_MAX));
   const auto asked = outgoing_.use([&](Bus& bus) -> Result<void> {
     if (is_cut_) return fail(is_ending());
-    bus.cast_call(*plan, port, body, limit,
+    bus.cast_call(*plan, port, held, limit,
                   [answers](std::uint64_t ordinal, Result<std::string> answer) {
                     answers->fill(ordinal, std::move(answer));
                   });

@@ -7,8 +7,8 @@
 #include <future>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
-#include <string_view>
 
 #include "agent/proc/runtime/bootstrap.h"
 #include "common/base/forks.h"
@@ -16,6 +16,7 @@
 #include "common/bus/cast.h"
 #include "common/bus/outgoing.h"
 #include "common/loop/reactor.h"
+#include "meshbus/body_parts.h"
 #include "meshbus/proc.h"
 
 namespace meshbus::mesh_proc {
@@ -36,22 +37,21 @@ class ProcSender {
   /// Nothing leaves any more.
   bool is_cut() const noexcept { return is_cut_; }
   bool is_forked() const noexcept { return count_forks() != forks_; }
-  std::future<Result<std::string>> call(const ProcId& to, std::uint32_t port, std::string_view body,
+  std::future<Result<std::string>> call(const ProcId& to, std::uint32_t port, const BodyParts& body,
                                         std::chrono::milliseconds deadline);
   /// The same without waiting: `answer` is called on the reactor's thread, once, unless the
   /// process ends first.
-  void call(const ProcId& to, std::uint32_t port, std::string_view body,
+  void call(const ProcId& to, std::uint32_t port, const BodyParts& body,
             std::chrono::milliseconds deadline, Bus::CallAnswer answer);
-  /// `shared`: null, or what the body is a view of.
-  Result<void> send(const ProcId& to, std::uint32_t port, std::string_view body,
-                    const SharedBody* shared, std::chrono::milliseconds patience);
-  Result<void> send(std::uint64_t rank, std::uint32_t port, std::string_view body,
-                    const SharedBody* shared, std::chrono::milliseconds patience);
-  Result<void> cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
+  Result<void> send(const ProcId& to, std::uint32_t port, const BodyParts& body,
+                    std::chrono::milliseconds patience);
+  Result<void> send(std::uint64_t rank, std::uint32_t port, const BodyParts& body,
+                    std::chrono::milliseconds patience);
+  Result<void> cast(const ProcMeshRef& to, std::uint32_t port, const BodyParts& body,
                     std::chrono::milliseconds patience);
   /// Waits.
   Result<CastAnswers::Answers> call_all(const ProcMeshRef& to, std::uint32_t port,
-                                        std::string_view body, std::chrono::milliseconds deadline);
+                                        const BodyParts& body, std::chrono::milliseconds deadline);
   /// See Bus::check_size(). For what is to be copied.
   Result<void> check_size(std::size_t bytes);
   Outgoing& outgoing() noexcept { return outgoing_; }
@@ -62,11 +62,14 @@ class ProcSender {
   static constexpr Bus::Most kSendMost{.bytes = 16 * 1024 * 1024, .queued = 16 * 1024};
 
   /// Sends a body above kBodyLimit, and waits until it has arrived.
-  Result<void> send_large(const ProcId& to, std::uint32_t port, std::string_view body,
-                          const SharedBody* shared, std::chrono::milliseconds patience);
+  Result<void> send_large(const ProcId& to, std::uint32_t port, const BodyParts& body,
+                          std::chrono::milliseconds patience);
   /// Lets `begin` send a large body, and waits until it has arrived.
   template <typename Begin>
   Result<void> wait_for_arrival(std::size_t bytes, std::chrono::milliseconds patience, Begin begin);
+  /// How HeldBody has to hold a call's body for a proc of our host, or of another. Errors:
+  /// too_large.
+  Result<std::optional<bool>> how_to_hold(const BodyParts& body, bool is_here);
   /// A proc of the view for check_caller_: this one, when it is in it.
   ProcId owner_of(const CastPlan& plan) const;
   /// Errors: refused (after fork).

@@ -183,7 +183,7 @@ void Runtime::shutdown(int code) {
 ActorSystem::Outside Runtime::make_outside() {
   return {.has_handler = [this](std::uint32_t port) { return program_.handlers_.contains(port); },
           .send = [this](const ProcId& to, std::uint32_t port,
-                         std::string_view body) { return actor_sends_.send(to, port, body); },
+                         const BodyParts& body) { return actor_sends_.send(to, port, body); },
           .visit =
               [this](const std::function<void()>& task) {
                 // Nothing of it can fail.
@@ -193,7 +193,7 @@ ActorSystem::Outside Runtime::make_outside() {
                 });
               },
           .call =
-              [this](const ProcId& to, std::uint32_t port, std::string_view body,
+              [this](const ProcId& to, std::uint32_t port, const BodyParts& body,
                      std::chrono::milliseconds deadline, Bus::CallAnswer answer) {
                 sender_.call(to, port, body, deadline, std::move(answer));
               }};

@@ -82,7 +82,7 @@ class Runtime {
   std::optional<std::uint64_t> rank_of(std::uint64_t proc_key) { return ranks_.find(proc_key); }
   ProcSender& sender() noexcept { return sender_; }
   /// Never waits. Errors: too_large, queue_full.
-  Result<void> send_to_actor(const ActorId& to, std::string_view body) {
+  Result<void> send_to_actor(const ActorId& to, const BodyParts& body) {
     return actor_sends_.send(to.proc(), actor_port(to), body);
   }
   const ProgramSettings& program_settings() const noexcept { return settings_.program(); }

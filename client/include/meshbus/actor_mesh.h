@@ -12,6 +12,7 @@
 
 #include "meshbus/accumulation.h"
 #include "meshbus/actor_ref.h"
+#include "meshbus/body_parts.h"
 #include "meshbus/context.h"
 #include "meshbus/proc_mesh.h"
 #include "meshbus/rank_report.h"
@@ -81,12 +82,12 @@ class ActorView {
   /// again, or is not yet: the detail says so), no_such_proc, fate_unknown (its proc died
   /// meanwhile), queue_full, timeout, too_large, ... Errors of all: would_block, refused (after
   /// fork), host_unreachable.
-  Result<RankAnswers> call(const MessageType& type, std::string_view body,
+  Result<RankAnswers> call(const MessageType& type, const BodyParts& body,
                            std::chrono::milliseconds deadline = std::chrono::seconds(30)) const;
   /// The same without waiting: `handler` gets the answer of each rank as it comes
   /// (Context::call_async). An error of all is told of every rank. The call ends with fate_unknown
   /// when the last mesh or view of these hosts goes.
-  void call_async(const MessageType& type, std::string_view body, AsyncOptions options,
+  void call_async(const MessageType& type, const BodyParts& body, AsyncOptions options,
                   RankAnswerHandler handler) const;
   /// Asks all of them by one cast, like call(); but each host reduces the answers of its ranks, and
   /// tells once (or, with on_snapshot, now and then) what has come of it: what reaches this
@@ -97,12 +98,12 @@ class ActorView {
   /// says to an answer that it cannot take: configuration_error, too_large. Errors of all: as
   /// call(), not_exist (no such reducer), too_large. When it was ended early, a rank that was still
   /// out has neither a part nor an error.
-  Result<Accumulation> accumulate(const MessageType& type, std::string_view body,
+  Result<Accumulation> accumulate(const MessageType& type, const BodyParts& body,
                                   std::string_view reducer,
                                   const AccumulateOptions& options = {}) const;
   /// Casts them a message that nobody answers; returns when it is on its way. Errors: as those of
   /// Context::cast.
-  Result<void> send(const MessageType& type, std::string_view body) const;
+  Result<void> send(const MessageType& type, const BodyParts& body) const;
   /// Asks their procs now. By ordinal; Unknown did not answer, NotExist never was.
   /// Errors: would_block, refused.
   Result<std::vector<ActorReport>> states(
@@ -114,7 +115,7 @@ class ActorView {
   ActorView(std::shared_ptr<ActorMeshImpl> impl, ActorMeshRef ref)
       : impl_(std::move(impl)), ref_(std::move(ref)) {}
   /// By a reducer that hosts do not know.
-  Result<Accumulation> accumulate_here(const MessageType& type, std::string_view body,
+  Result<Accumulation> accumulate_here(const MessageType& type, const BodyParts& body,
                                        Reducer reducer, std::chrono::milliseconds deadline) const;
 
   std::shared_ptr<ActorMeshImpl> impl_;
@@ -154,20 +155,20 @@ class ActorMesh {
   Result<ActorView> at(std::string_view label, std::uint64_t index) const {
     return view_.at(label, index);
   }
-  Result<RankAnswers> call(const MessageType& type, std::string_view body,
+  Result<RankAnswers> call(const MessageType& type, const BodyParts& body,
                            std::chrono::milliseconds deadline = std::chrono::seconds(30)) const {
     return view_.call(type, body, deadline);
   }
-  void call_async(const MessageType& type, std::string_view body, AsyncOptions options,
+  void call_async(const MessageType& type, const BodyParts& body, AsyncOptions options,
                   RankAnswerHandler handler) const {
     view_.call_async(type, body, std::move(options), std::move(handler));
   }
-  Result<Accumulation> accumulate(const MessageType& type, std::string_view body,
+  Result<Accumulation> accumulate(const MessageType& type, const BodyParts& body,
                                   std::string_view reducer,
                                   const AccumulateOptions& options = {}) const {
     return view_.accumulate(type, body, reducer, options);
   }
-  Result<void> send(const MessageType& type, std::string_view body) const {
+  Result<void> send(const MessageType& type, const BodyParts& body) const {
     return view_.send(type, body);
   }
   Result<std::vector<ActorReport>> states(

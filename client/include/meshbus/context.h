@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "meshbus/address.h"
+#include "meshbus/body_parts.h"
 #include "meshbus/proc_mesh_ref.h"
 #include "meshbus/proc_setting.h"
 #include "meshbus/result.h"
-#include "meshbus/shared_body.h"
 
 namespace [[gnu::visibility("default")]] meshbus {
 
@@ -93,21 +93,19 @@ class Context {
   /// Bytes for a port of a proc, and its answer. Errors: call_error (the handler there failed),
   /// no_such_proc, no_such_port, no_such_host, timeout, fate_unknown, queue_full, too_large,
   /// would_block, refused (after fork).
-  Result<std::string> call(const ProcId& proc, std::uint32_t port, std::string_view body,
+  Result<std::string> call(const ProcId& proc, std::uint32_t port, const BodyParts& body,
                            std::chrono::milliseconds deadline);
   /// The same without waiting: `handler` gets the answer. The body is copied or on its way when
   /// this returns. As many calls as the queue to the broker takes may be open at a time; none of
   /// them needs a thread. Errors, for the handler: as call(); fate_unknown when it was cancelled,
   /// or the last mesh of that host went, before the answer was there. It may be called by
   /// handlers.
-  void call_async(const ProcId& proc, std::uint32_t port, std::string_view body,
+  void call_async(const ProcId& proc, std::uint32_t port, const BodyParts& body,
                   AsyncOptions options, AnswerHandler handler);
   /// Bytes for a port of a proc, without an answer. Returns when they are on their way;
   /// above 1 MiB, where they go before their message, when the receiver has them. Errors:
   /// queue_full, too_large, unroutable, refused; above 1 MiB also those of call().
-  Result<void> send(const ProcId& proc, std::uint32_t port, std::string_view body);
-  /// The same without a copy of the body.
-  Result<void> send(const ProcId& proc, std::uint32_t port, const SharedBody& body);
+  Result<void> send(const ProcId& proc, std::uint32_t port, const BodyParts& body);
 
   /// Bytes for a port of every rank of a mesh or of a slice of it:
   /// `context.cast(*mesh.ref().at("host", 0), 1, "hello")`. One message leaves here; brokers make
@@ -116,17 +114,17 @@ class Context {
   /// (Incoming::point in meshbus/proc.h). Returns when it is on its way, above about 1 MiB
   /// when all ranks have it or have failed; with no rank at all it succeeds at once. Errors: as
   /// send(), for all of it.
-  Result<void> cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body);
+  Result<void> cast(const ProcMeshRef& to, std::uint32_t port, const BodyParts& body);
   /// The same with an answer from each rank, by ordinal: an answer or an error of its own, as of
   /// call() for one proc; a rank that is dead takes nothing from the others. Errors of the whole:
   /// too_large, would_block, refused (after fork), unroutable.
   Result<std::vector<Result<std::string>>> call(const ProcMeshRef& to, std::uint32_t port,
-                                                std::string_view body,
+                                                const BodyParts& body,
                                                 std::chrono::milliseconds deadline);
 
   /// The same without waiting: `handler` gets the answer of each rank as it comes. An error of the
   /// whole is told of every rank.
-  void call_async(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
+  void call_async(const ProcMeshRef& to, std::uint32_t port, const BodyParts& body,
                   AsyncOptions options, RankAnswerHandler handler);
 
   /// What the procs of a mesh, or of a slice of it, go by while they run, by ordinal (spec 6.5):

@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "meshbus/address.h"
+#include "meshbus/body_parts.h"
 #include "meshbus/context.h"
 #include "meshbus/proc_mesh_ref.h"
 #include "meshbus/result.h"
-#include "meshbus/shared_body.h"
 #include "meshbus/status.h"
 
 namespace [[gnu::visibility("default")]] meshbus {
@@ -51,19 +51,16 @@ class ProcRef {
   Result<LogStream> logs(Context& context, LogOptions options, LogHandlers handlers) const;
 
   /// Context::call and Context::send to this proc; errors as there.
-  Result<std::string> call(Context& context, std::uint32_t port, std::string_view body,
+  Result<std::string> call(Context& context, std::uint32_t port, const BodyParts& body,
                            std::chrono::milliseconds deadline = std::chrono::seconds(30)) const {
     return context.call(id_, port, body, deadline);
   }
   /// Context::call_async to this proc.
-  void call_async(Context& context, std::uint32_t port, std::string_view body, AsyncOptions options,
+  void call_async(Context& context, std::uint32_t port, const BodyParts& body, AsyncOptions options,
                   AnswerHandler handler) const {
     context.call_async(id_, port, body, std::move(options), std::move(handler));
   }
-  Result<void> send(Context& context, std::uint32_t port, std::string_view body) const {
-    return context.send(id_, port, body);
-  }
-  Result<void> send(Context& context, std::uint32_t port, const SharedBody& body) const {
+  Result<void> send(Context& context, std::uint32_t port, const BodyParts& body) const {
     return context.send(id_, port, body);
   }
 

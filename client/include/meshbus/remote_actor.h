@@ -9,6 +9,7 @@
 #include "meshbus/actor_mesh.h"
 #include "meshbus/actor_ref.h"
 #include "meshbus/address.h"
+#include "meshbus/body_parts.h"
 #include "meshbus/context.h"
 #include "meshbus/proc_ref.h"
 #include "meshbus/result.h"
@@ -36,13 +37,13 @@ class ActorRef {
 
   /// Asks it and waits for the answer. Errors: as ActorView::call for one rank; unroutable when the
   /// Context has no host mesh.
-  Result<std::string> call(Context& context, const MessageType& type, std::string_view body,
+  Result<std::string> call(Context& context, const MessageType& type, const BodyParts& body,
                            std::chrono::milliseconds deadline = std::chrono::seconds(30)) const;
   /// The same without waiting: Context::call_async.
-  void call_async(Context& context, const MessageType& type, std::string_view body,
+  void call_async(Context& context, const MessageType& type, const BodyParts& body,
                   AsyncOptions options, AnswerHandler handler) const;
   /// A message that nobody answers: Context::send.
-  Result<void> send(Context& context, const MessageType& type, std::string_view body) const;
+  Result<void> send(Context& context, const MessageType& type, const BodyParts& body) const;
 
   /// How it is, asked of its proc now; NotExist: the proc has no such actor (any more). The Context
   /// needs no host mesh, as with MeshStatuses::ask. Errors: no_such_proc (its proc is not there),

@@ -1,7 +1,6 @@
 #include "client/python/bind/bodies.h"
 
 #include <cstdint>
-#include <deque>
 
 #include <malloc.h>
 
@@ -14,41 +13,31 @@ namespace {
 constexpr int kLargestHeapBlock = 32 * 1024 * 1024;  // the most that glibc takes
 constexpr std::size_t kLargeBody = 64 * 1024;  // copying more takes longer than giving up the GIL
 
-/// The bytes of a bytes-like object, held for as long as this lives.
-class HeldBytes {
- public:
-  explicit HeldBytes(py::handle object) {
-    if (PyObject_GetBuffer(object.ptr(), &buffer_, PyBUF_SIMPLE) != 0)
-      throw py::error_already_set();
-  }
-  ~HeldBytes() { PyBuffer_Release(&buffer_); }
-  HeldBytes(const HeldBytes&) = delete;
-  HeldBytes& operator=(const HeldBytes&) = delete;
-
-  std::string_view view() const {
-    return {static_cast<const char*>(buffer_.buf), static_cast<std::size_t>(buffer_.len)};
-  }
-
- private:
-  Py_buffer buffer_{};
-};
-
 }  // namespace
 
-std::string gather(py::handle parts) {
-  if (!PyList_Check(parts.ptr())) return copy_large(HeldBytes(parts).view());
-  std::deque<HeldBytes> held;
-  std::size_t size = 0;
-  for (const auto part : py::reinterpret_borrow<py::list>(parts)) {
-    held.emplace_back(part);
-    size += held.back().view().size();
+HeldBytes::HeldBytes(py::handle object) {
+  if (PyObject_GetBuffer(object.ptr(), &buffer_, PyBUF_SIMPLE) != 0) throw py::error_already_set();
+}
+
+HeldParts::HeldParts(py::handle parts) {
+  if (!PyList_Check(parts.ptr())) {
+    one_ = first_.emplace(parts).view();
+    return;
   }
+  held_.emplace();
+  for (const auto part : py::reinterpret_borrow<py::list>(parts))
+    views_.push_back(held_->emplace_back(part).view());
+}
+
+std::string gather(py::handle parts) {
+  const HeldParts held(parts);
+  const auto body = held.parts();
   std::string all;
   const auto copy = [&] {
-    reserve_large(all, size);
-    for (const auto& part : held) all.append(part.view());
+    reserve_large(all, body.size());
+    for (const auto piece : body.pieces()) all.append(piece);
   };
-  if (size > kLargeBody) {
+  if (body.size() > kLargeBody) {
     py::gil_scoped_release release;
     copy();
   } else {

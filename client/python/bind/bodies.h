@@ -1,11 +1,14 @@
 #pragma once
 
+#include <deque>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <pybind11/pybind11.h>
 
+#include "meshbus/body_parts.h"
 #include "meshbus/result.h"
 
 namespace meshbus::python {
@@ -17,7 +20,40 @@ struct Body {
   std::string bytes;
 };
 
-/// The bytes of a bytes-like object, or of a list of these one behind the other: one copy.
+/// The bytes of a bytes-like object, held for as long as this lives. Needs the GIL at both ends.
+class HeldBytes {
+ public:
+  explicit HeldBytes(py::handle object);
+  ~HeldBytes() { PyBuffer_Release(&buffer_); }
+  HeldBytes(const HeldBytes&) = delete;
+  HeldBytes& operator=(const HeldBytes&) = delete;
+
+  std::string_view view() const {
+    return {static_cast<const char*>(buffer_.buf), static_cast<std::size_t>(buffer_.len)};
+  }
+
+ private:
+  Py_buffer buffer_{};
+};
+
+/// The same of a bytes-like object, or of a list of these that are sent one behind the other. The
+/// library copies them once, to where they are sent from.
+class HeldParts {
+ public:
+  explicit HeldParts(py::handle parts);
+  HeldParts(const HeldParts&) = delete;
+  HeldParts& operator=(const HeldParts&) = delete;
+
+  BodyParts parts() const { return views_.empty() ? BodyParts(one_) : BodyParts(views_); }
+
+ private:
+  std::optional<HeldBytes> first_;
+  std::string_view one_;
+  std::optional<std::deque<HeldBytes>> held_;
+  std::vector<std::string_view> views_;
+};
+
+/// The bytes of HeldParts in one piece of their own: one copy.
 std::string gather(py::handle parts);
 
 /// A Body, or the exception.

@@ -14,25 +14,28 @@ namespace {
 auto call_actors(const PythonActors& self, const std::string& type, py::handle parts,
                  double timeout) {
   self.held->get();  // raises when they are closed
+  const HeldParts body(parts);
   return gathered(self.view.size(), milliseconds_of(timeout),
-                  [&, body = gather(parts)](AsyncOptions options, RankAnswerHandler handler) {
-                    self.view.call_async(type, body, std::move(options), std::move(handler));
+                  [&](AsyncOptions options, RankAnswerHandler handler) {
+                    self.view.call_async(type, body.parts(), std::move(options),
+                                         std::move(handler));
                   });
 }
 
 auto stream_of_actors(const PythonActors& self, const std::string& type, py::handle parts,
                       double timeout, const std::shared_ptr<Inbox>& inbox) {
   self.held->get();
-  return streamed(inbox, milliseconds_of(timeout),
-                  [&, body = gather(parts)](AsyncOptions options, RankAnswerHandler handler) {
-                    self.view.call_async(type, body, std::move(options), std::move(handler));
-                  });
+  const HeldParts body(parts);
+  return streamed(
+      inbox, milliseconds_of(timeout), [&](AsyncOptions options, RankAnswerHandler handler) {
+        self.view.call_async(type, body.parts(), std::move(options), std::move(handler));
+      });
 }
 
 auto send_to_actors(const PythonActors& self, const std::string& type, py::handle parts) {
   self.held->get();
-  return sent(gather(parts),
-              [view = self.view, type](const std::string& body) { return view.send(type, body); });
+  return sent(parts,
+              [view = self.view, type](const BodyParts& body) { return view.send(type, body); });
 }
 
 auto reduce_actors(const PythonActors& self, const std::string& type, py::handle parts,

@@ -20,11 +20,11 @@ PythonContext make_context(Settings settings) {
 auto call_proc(const PythonContext& self, const ProcMeshRef& ref, std::uint64_t ordinal,
                std::uint32_t port, py::handle parts, double timeout) {
   const auto to = must(ref.proc_at(ordinal));
-  const auto body = gather(parts);
+  const HeldParts body(parts);
   auto pending = std::make_shared<Pending>();
   without_gil([&, context = self.held.get()] {
     context->call_async(
-        to, port, body,
+        to, port, body.parts(),
         {.deadline = milliseconds_of(timeout), .stop = pending->stop_token(), .is_direct = true},
         [pending](Result<std::string> answer) {
           auto kept = std::make_shared<Result<std::string>>(std::move(answer));
@@ -39,24 +39,25 @@ auto call_proc(const PythonContext& self, const ProcMeshRef& ref, std::uint64_t 
 
 auto call_procs(const PythonContext& self, const ProcMeshRef& ref, std::uint32_t port,
                 py::handle parts, double timeout) {
+  const HeldParts body(parts);
   return gathered(ref.num_ranks(), milliseconds_of(timeout),
-                  [&, body = gather(parts), context = self.held.get()](AsyncOptions options,
-                                                                       RankAnswerHandler handler) {
-                    context->call_async(ref, port, body, std::move(options), std::move(handler));
+                  [&, context = self.held.get()](AsyncOptions options, RankAnswerHandler handler) {
+                    context->call_async(ref, port, body.parts(), std::move(options),
+                                        std::move(handler));
                   });
 }
 
 auto send_to_proc(const PythonContext& self, const ProcMeshRef& ref, std::uint64_t ordinal,
                   std::uint32_t port, py::handle parts) {
   const auto to = must(ref.proc_at(ordinal));
-  return sent(gather(parts), [context = self.held.get(), to, port](const std::string& body) {
+  return sent(parts, [context = self.held.get(), to, port](const BodyParts& body) {
     return context->send(to, port, body);
   });
 }
 
 auto cast_to_procs(const PythonContext& self, const ProcMeshRef& ref, std::uint32_t port,
                    py::handle parts) {
-  return sent(gather(parts), [context = self.held.get(), ref, port](const std::string& body) {
+  return sent(parts, [context = self.held.get(), ref, port](const BodyParts& body) {
     return context->cast(ref, port, body);
   });
 }

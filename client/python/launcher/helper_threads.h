@@ -10,6 +10,7 @@
 #include <stop_token>
 #include <utility>
 
+#include "client/python/bind/bodies.h"
 #include "client/python/bind/errors.h"
 #include "client/python/bind/pending.h"
 
@@ -76,10 +77,15 @@ std::shared_ptr<Pending> ahead(Work work) {
 /// Sends a body by `send(body)`: small ones here, which never waits; nothing comes back then.
 /// Receivers may take long over a large one, which therefore has a thread.
 template <typename Send>
-std::optional<std::shared_ptr<Pending>> sent(std::string body, Send send) {
+std::optional<std::shared_ptr<Pending>> sent(py::handle parts, Send send) {
   constexpr std::size_t kSmall = 256 * 1024;
+  constexpr std::size_t kShared = 1024 * 1024;  // larger ones go as shared memory
+  const HeldParts held(parts);
+  const auto body = held.parts();
   if (body.size() > kSmall)
-    return ahead([body = std::move(body), send = std::move(send)] { return send(body); });
+    return ahead(
+        [body = without_gil([&] { return body.hold(/*is_sealed=*/body.size() > kShared); }),
+         send = std::move(send)] { return send(body); });
   must(without_gil([&] { return send(body); }));
   return std::nullopt;
 }

@@ -25,7 +25,7 @@ template <typename Put>
 void ask_each(const Actors& self, const std::string& type, py::handle parts, double timeout,
               Put put) {
   auto& proc = Rank::ours().proc();
-  const auto body = gather(parts);
+  const HeldParts body(parts);
   const auto limit = milliseconds_of(timeout);
   py::gil_scoped_release release;
   for (std::uint64_t ordinal = 0; ordinal < self.ref.num_ranks(); ++ordinal) {
@@ -34,7 +34,7 @@ void ask_each(const Actors& self, const std::string& type, py::handle parts, dou
       put(ordinal, Result<std::string>(fail(actor.error())));
       continue;
     }
-    proc.call_async(*actor, type, body, limit, [put, ordinal](Result<std::string> answer) {
+    proc.call_async(*actor, type, body.parts(), limit, [put, ordinal](Result<std::string> answer) {
       put(ordinal, std::move(answer));
     });
   }
@@ -61,11 +61,12 @@ std::shared_ptr<Pending> stream(const Actors& self, const std::string& type, py:
 
 void send(const Actors& self, const std::string& type, py::handle parts) {
   auto& proc = Rank::ours().proc();
-  const auto body = gather(parts);
+  const HeldParts body(parts);
   py::gil_scoped_release release;
   for (std::uint64_t ordinal = 0; ordinal < self.ref.num_ranks(); ++ordinal) {
     const auto actor = self.ref.actor_at(ordinal);
-    const auto sent = actor ? proc.send(*actor, type, body) : Result<void>(fail(actor.error()));
+    const auto sent =
+        actor ? proc.send(*actor, type, body.parts()) : Result<void>(fail(actor.error()));
     if (sent) continue;
     const py::gil_scoped_acquire acquire;
     raise(sent.error().within("cast to rank " + std::to_string(ordinal)));

@@ -118,22 +118,23 @@ void bind_rank(py::module_& module) {
   module.def("launcher_settings", [proc] { return proc().launcher_settings(); });
   module.def("stop_requested", [proc] { return proc().stop_requested(); });
   module.def("stop_request", [proc] { return told(proc().stop_request()); });
-  module.def(
-      "call", [proc](std::uint64_t rank, std::uint32_t port, py::handle parts, double timeout) {
-        const auto body = gather(parts);
-        auto& self = proc();
-        // Handlers must not wait, which the library sees by their threads.
-        if (!is_main_thread())
-          return Body{
-              must(without_gil([&] { return self.call(rank, port, body, limit_of(timeout)); }))};
-        auto answer = self.call_async(rank, port, body, limit_of(timeout));
-        auto result = wait_for(answer);
-        if (result) return Body{std::move(*result)};
-        const auto to = self.mesh().proc_at(rank);
-        raise(to ? result.error().within("call to " + to->to_string() + ", port " +
-                                         std::to_string(port))
-                 : result.error());
-      });
+  module.def("call", [proc](std::uint64_t rank, std::uint32_t port, py::handle parts,
+                            double timeout) {
+    const HeldParts body(parts);
+    auto& self = proc();
+    // Handlers must not wait, which the library sees by their threads.
+    if (!is_main_thread())
+      return Body{must(
+          without_gil([&] { return self.call(rank, port, body.parts(), limit_of(timeout)); }))};
+    auto answer =
+        without_gil([&] { return self.call_async(rank, port, body.parts(), limit_of(timeout)); });
+    auto result = wait_for(answer);
+    if (result) return Body{std::move(*result)};
+    const auto to = self.mesh().proc_at(rank);
+    raise(
+        to ? result.error().within("call to " + to->to_string() + ", port " + std::to_string(port))
+           : result.error());
+  });
   module.def("call_all", [proc](const ProcMeshRef& ref, std::uint32_t port, py::handle parts,
                                 double timeout) {
     const auto body = gather(parts);
@@ -149,14 +150,14 @@ void bind_rank(py::module_& module) {
     return answers_of(must(wait_for(answer)));
   });
   module.def("send", [proc](std::uint64_t rank, std::uint32_t port, py::handle parts) {
-    const auto body = gather(parts);
+    const HeldParts body(parts);
     auto& self = proc();
-    must(without_gil([&] { return self.send(rank, port, body); }));
+    must(without_gil([&] { return self.send(rank, port, body.parts()); }));
   });
   module.def("cast", [proc](const ProcMeshRef& ref, std::uint32_t port, py::handle parts) {
-    const auto body = gather(parts);
+    const HeldParts body(parts);
     auto& self = proc();
-    must(without_gil([&] { return self.cast(ref, port, body); }));
+    must(without_gil([&] { return self.cast(ref, port, body.parts()); }));
   });
 }
 

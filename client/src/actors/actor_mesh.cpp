@@ -95,12 +95,12 @@ Result<ActorView> ActorView::at(std::string_view label, std::uint64_t index) con
   return ActorView(impl_, std::move(*slice));
 }
 
-Result<RankAnswers> ActorView::call(const MessageType& type, std::string_view body,
+Result<RankAnswers> ActorView::call(const MessageType& type, const BodyParts& body,
                                     milliseconds deadline) const {
   if (auto fine = check_owner(impl_); !fine) return fail(fine.error());
   if (size() == 0) return RankAnswers();
   auto answers = impl_->connection().calls().call_all(ref_.procs(), actor_port(ref_.name()),
-                                                      encode_actor_body(type, 0, body), deadline);
+                                                      ActorBodyParts(type, 0, body), deadline);
   if (!answers) return fail(answers.error().within(message_to(ref_, type)));
   for (std::uint64_t ordinal = 0; impl_->monitor() != nullptr && ordinal < size(); ++ordinal) {
     auto& answer = (*answers)[ordinal];
@@ -109,7 +109,7 @@ Result<RankAnswers> ActorView::call(const MessageType& type, std::string_view bo
   return answers;
 }
 
-void ActorView::call_async(const MessageType& type, std::string_view body, AsyncOptions options,
+void ActorView::call_async(const MessageType& type, const BodyParts& body, AsyncOptions options,
                            RankAnswerHandler handler) const {
   if (auto fine = check_owner(impl_); !fine) return refuse_ranks(handler, size(), fine.error());
   if (size() == 0) return;
@@ -122,11 +122,10 @@ void ActorView::call_async(const MessageType& type, std::string_view body, Async
   const auto call = std::make_shared<AsyncCall>(impl_->core(), size(), options, std::move(handler));
   call->watch(std::move(options.stop));
   impl_->connection().calls().call_all_async(ref_.procs(), actor_port(ref_.name()),
-                                             encode_actor_body(type, 0, body), options.deadline,
-                                             call);
+                                             ActorBodyParts(type, 0, body), options.deadline, call);
 }
 
-Result<Accumulation> ActorView::accumulate(const MessageType& type, std::string_view body,
+Result<Accumulation> ActorView::accumulate(const MessageType& type, const BodyParts& body,
                                            std::string_view reducer,
                                            const AccumulateOptions& options) const {
   if (auto fine = check_owner(impl_); !fine) return fail(fine.error());
@@ -142,7 +141,7 @@ Result<Accumulation> ActorView::accumulate(const MessageType& type, std::string_
   return reduced;
 }
 
-Result<Accumulation> ActorView::accumulate_here(const MessageType& type, std::string_view body,
+Result<Accumulation> ActorView::accumulate_here(const MessageType& type, const BodyParts& body,
                                                 Reducer reducer, milliseconds deadline) const {
   auto answers = call(type, body, deadline);
   if (!answers) return fail(answers.error());
@@ -164,11 +163,11 @@ Result<Accumulation> ActorView::accumulate_here(const MessageType& type, std::st
   return reduced;
 }
 
-Result<void> ActorView::send(const MessageType& type, std::string_view body) const {
+Result<void> ActorView::send(const MessageType& type, const BodyParts& body) const {
   if (auto fine = check_owner(impl_); !fine) return fine;
   if (size() == 0) return {};
   const auto sent = impl_->connection().calls().cast(ref_.procs(), actor_port(ref_.name()),
-                                                     encode_actor_body(type, 0, body));
+                                                     ActorBodyParts(type, 0, body));
   if (!sent) return fail(sent.error().within(message_to(ref_, type)));
   return {};
 }

@@ -30,20 +30,20 @@ Result<ActorRef> ActorRef::of_rank(std::string_view mesh, std::uint64_t ordinal)
   return ref ? of_rank(*ref, ordinal) : fail(ref.error());
 }
 
-Result<std::string> ActorRef::call(Context& context, const MessageType& type, std::string_view body,
+Result<std::string> ActorRef::call(Context& context, const MessageType& type, const BodyParts& body,
                                    std::chrono::milliseconds deadline) const {
-  return context.call(id_.proc(), actor_port(id_), encode_actor_body(type, 0, body), deadline);
+  return context.call(id_.proc(), actor_port(id_), ActorBodyParts(type, 0, body), deadline);
 }
 
-void ActorRef::call_async(Context& context, const MessageType& type, std::string_view body,
+void ActorRef::call_async(Context& context, const MessageType& type, const BodyParts& body,
                           AsyncOptions options, AnswerHandler handler) const {
-  context.call_async(id_.proc(), actor_port(id_), encode_actor_body(type, 0, body),
-                     std::move(options), std::move(handler));
+  context.call_async(id_.proc(), actor_port(id_), ActorBodyParts(type, 0, body), std::move(options),
+                     std::move(handler));
 }
 
 Result<void> ActorRef::send(Context& context, const MessageType& type,
-                            std::string_view body) const {
-  return context.send(id_.proc(), actor_port(id_), encode_actor_body(type, 0, body));
+                            const BodyParts& body) const {
+  return context.send(id_.proc(), actor_port(id_), ActorBodyParts(type, 0, body));
 }
 
 Result<Status> ActorRef::status(Context& context, std::chrono::milliseconds deadline) const {

@@ -27,8 +27,19 @@ std::chrono::milliseconds Calls::clamp(std::chrono::milliseconds deadline) {
   return std::clamp(deadline, std::chrono::milliseconds(1), kLongestWait);
 }
 
+Result<std::optional<bool>> Calls::how_to_hold(const BodyParts& body, const HostAddr& host) {
+  if (body.size() <= kCallLimit) return std::optional<bool>();
+  return core_.visit([&]() -> Result<std::optional<bool>> {
+    const auto* const bus = gateway_.bus();
+    if (bus == nullptr) return fail(gateway_.closed_error());
+    // Before it is copied, which may take more memory than there is.
+    if (auto fits = bus->check_size(body.size()); !fits) return fail(fits.error());
+    return bus->self() && bus->self()->host() == host;
+  });
+}
+
 Result<std::uint64_t> Calls::begin_call(const ProcId& proc, const Destination& to,
-                                        std::uint32_t port, std::string_view body,
+                                        std::uint32_t port, const HeldBody& body,
                                         std::chrono::milliseconds deadline,
                                         Bus::CallAnswer answer) {
   auto* const bus = gateway_.bus();
@@ -43,13 +54,16 @@ Result<std::uint64_t> Calls::begin_call(const ProcId& proc, const Destination& t
   return id;
 }
 
-Result<std::string> Calls::call(const ProcId& proc, std::uint32_t port, std::string_view body,
+Result<std::string> Calls::call(const ProcId& proc, std::uint32_t port, const BodyParts& body,
                                 std::chrono::milliseconds deadline) {
   auto promise = std::make_shared<std::promise<Result<std::string>>>();
   auto future = promise->get_future();
   const auto to = Destination::to(proc);
+  const auto how = how_to_hold(body, proc.host());
+  if (!how) return fail(how.error().within(call_to(proc, port)));
+  const HeldBody held(body, *how);
   const auto begun = core_.visit([&] {
-    return begin_call(proc, to, port, body, deadline, [promise](Result<std::string> answer) {
+    return begin_call(proc, to, port, held, deadline, [promise](Result<std::string> answer) {
       promise->set_value(std::move(answer));
     });
   });
@@ -58,18 +72,21 @@ Result<std::string> Calls::call(const ProcId& proc, std::uint32_t port, std::str
   return answer;
 }
 
-void Calls::call_async(const ProcId& proc, std::uint32_t port, std::string_view body,
+void Calls::call_async(const ProcId& proc, std::uint32_t port, const BodyParts& body,
                        std::chrono::milliseconds deadline, const std::shared_ptr<AsyncCall>& call) {
   const auto to = Destination::to(proc);
   const auto fill = [call, proc, port](Result<std::string> answer) {
     if (!answer) answer = fail(answer.error().within(call_to(proc, port)));
     call->fill(0, std::move(answer));
   };
+  const auto how = how_to_hold(body, proc.host());
+  if (!how) return fill(fail(how.error()));
+  const HeldBody held(body, *how);
   core_.visit([&] {
     auto* const bus = gateway_.bus();
     if (bus == nullptr) return fill(fail(gateway_.closed_error()));
     call->begin(*bus, [&]() -> std::uint64_t {
-      const auto id = begin_call(proc, to, port, body, deadline, fill);
+      const auto id = begin_call(proc, to, port, held, deadline, fill);
       if (!id) fill(fail(id.error()));
       return id.value_or(0);
     });
@@ -77,7 +94,7 @@ void Calls::call_async(const ProcId& proc, std::uint32_t port, std::string_view 
 }
 
 Result<void> Calls::cast_large(const std::shared_ptr<const CastPlan>& to, std::uint32_t port,
-                               std::string_view body) {
+                               const BodyParts& body) {
   if (core_.reactor().is_in_turn())
     return fail(ErrorCode::would_block,
                 "a body above " + std::to_string(to->body_limit) +
@@ -90,7 +107,7 @@ Result<void> Calls::cast_large(const std::shared_ptr<const CastPlan>& to, std::u
   });
   if (!fits) return fits;
   Arrival arrival;
-  auto whole = SharedBody::copy(body);
+  auto whole = body.hold(/*is_sealed=*/true);
   const auto begun = core_.visit([&]() -> Result<void> {
     auto* const bus = gateway_.bus();
     if (bus == nullptr) return fail(gateway_.closed_error());
@@ -101,8 +118,10 @@ Result<void> Calls::cast_large(const std::shared_ptr<const CastPlan>& to, std::u
   return begun ? arrival.wait(body.size(), std::chrono::milliseconds::max()) : begun;
 }
 
-Result<void> Calls::cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body) {
+Result<void> Calls::cast(const ProcMeshRef& to, std::uint32_t port, const BodyParts& body) {
   std::shared_ptr<const CastPlan> for_large;
+  std::string text;
+  const auto bytes = body.size() <= kBodyLimit ? body.whole(text) : Bytes();
   auto sent = core_.visit([&]() -> Result<void> {
     auto* const bus = gateway_.bus();
     if (bus == nullptr) return fail(gateway_.closed_error());
@@ -112,7 +131,7 @@ Result<void> Calls::cast(const ProcMeshRef& to, std::uint32_t port, std::string_
       for_large = *plan;
       return {};
     }
-    auto cast = bus->cast(**plan, port, body);
+    auto cast = bus->cast(**plan, port, bytes);
     core_.sender().see_off(*bus, /*is_urgent=*/!cast);
     return cast;
   });
@@ -139,7 +158,7 @@ Result<Calls::Prepared> Calls::prepare(const ProcMeshRef& to) {
 }
 
 std::uint64_t Calls::begin_call_all(const Prepared& prepared, std::uint32_t port,
-                                    std::string_view body, std::chrono::milliseconds deadline,
+                                    const HeldBody& body, std::chrono::milliseconds deadline,
                                     Bus::CastAnswer answer) {
   auto* const bus = gateway_.bus();
   for (const auto& [ordinal, loss] : prepared.losses) answer(ordinal, fail(loss));
@@ -156,14 +175,18 @@ std::uint64_t Calls::begin_call_all(const Prepared& prepared, std::uint32_t port
 }
 
 Result<CastAnswers::Answers> Calls::call_all(const ProcMeshRef& to, std::uint32_t port,
-                                             std::string_view body,
+                                             const BodyParts& body,
                                              std::chrono::milliseconds deadline) {
   auto answers = std::make_shared<CastAnswers>(to.num_ranks());
   auto future = answers->get_future();
+  const auto how = how_to_hold(body, to.hosts().front());
+  if (!how) return fail(how.error().within(call_to(to, port)));
+  // As for a cast, which may go to procs of this host and of others.
+  const HeldBody held(body, how->has_value() ? std::optional(true) : std::nullopt);
   const auto asked = core_.visit([&]() -> Result<void> {
     const auto prepared = prepare(to);
     if (!prepared) return fail(prepared.error());
-    begin_call_all(*prepared, port, body, deadline,
+    begin_call_all(*prepared, port, held, deadline,
                    [answers](std::uint64_t ordinal, Result<std::string> answer) {
                      answers->fill(ordinal, std::move(answer));
                    });
@@ -174,14 +197,17 @@ Result<CastAnswers::Answers> Calls::call_all(const ProcMeshRef& to, std::uint32_
   return future.get();
 }
 
-void Calls::call_all_async(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
+void Calls::call_all_async(const ProcMeshRef& to, std::uint32_t port, const BodyParts& body,
                            std::chrono::milliseconds deadline,
                            const std::shared_ptr<AsyncCall>& call) {
+  const auto how = how_to_hold(body, to.hosts().front());
+  if (!how) return call->fail_all(how.error().within(call_to(to, port)));
+  const HeldBody held(body, how->has_value() ? std::optional(true) : std::nullopt);
   core_.visit([&] {
     const auto prepared = prepare(to);
     if (!prepared) return call->fail_all(prepared.error().within(call_to(to, port)));
     call->begin(*gateway_.bus(), [&] {
-      return begin_call_all(*prepared, port, body, deadline,
+      return begin_call_all(*prepared, port, held, deadline,
                             [call](std::uint64_t ordinal, Result<std::string> answer) {
                               call->fill(ordinal, std::move(answer));
                             });

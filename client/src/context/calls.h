@@ -4,14 +4,16 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
-#include <string_view>
 
 #include "client/src/gateway/gateway.h"
 #include "client/src/gateway/host_monitor.h"
 #include "common/bus/bus.h"
 #include "common/bus/cast.h"
+#include "common/bus/held_body.h"
 #include "meshbus/address.h"
+#include "meshbus/body_parts.h"
 #include "meshbus/proc_mesh_ref.h"
 
 namespace meshbus {
@@ -30,18 +32,18 @@ class Calls {
 
   /// A deadline that the Bus can count.
   static std::chrono::milliseconds clamp(std::chrono::milliseconds deadline);
-  Result<std::string> call(const ProcId& proc, std::uint32_t port, std::string_view body,
+  Result<std::string> call(const ProcId& proc, std::uint32_t port, const BodyParts& body,
                            std::chrono::milliseconds deadline);
   /// The same without waiting: `call` gets the answer.
-  void call_async(const ProcId& proc, std::uint32_t port, std::string_view body,
+  void call_async(const ProcId& proc, std::uint32_t port, const BodyParts& body,
                   std::chrono::milliseconds deadline, const std::shared_ptr<AsyncCall>& call);
   /// Waits for the ranks when the body is above CastPlan::body_limit.
-  Result<void> cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body);
+  Result<void> cast(const ProcMeshRef& to, std::uint32_t port, const BodyParts& body);
   /// By ordinal.
   Result<CastAnswers::Answers> call_all(const ProcMeshRef& to, std::uint32_t port,
-                                        std::string_view body, std::chrono::milliseconds deadline);
+                                        const BodyParts& body, std::chrono::milliseconds deadline);
   /// The same without waiting: `call` gets the answers.
-  void call_all_async(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
+  void call_all_async(const ProcMeshRef& to, std::uint32_t port, const BodyParts& body,
                       std::chrono::milliseconds deadline, const std::shared_ptr<AsyncCall>& call);
 
   /// Within a visit or a turn.
@@ -49,7 +51,10 @@ class Calls {
 
  private:
   Result<void> cast_large(const std::shared_ptr<const CastPlan>& to, std::uint32_t port,
-                          std::string_view body);
+                          const BodyParts& body);
+  /// How HeldBody has to hold a call's body for that host. Errors: too_large; host_unreachable,
+  /// when the connection is closed.
+  Result<std::optional<bool>> how_to_hold(const BodyParts& body, const HostAddr& host);
   /// What of a call to all ranks of a view is known before it is sent.
   struct Prepared {
     std::shared_ptr<const CastPlan> plan;
@@ -60,9 +65,9 @@ class Calls {
   Result<Prepared> prepare(const ProcMeshRef& to);
   /// Within a visit or a turn; errors as prepare(). The call leaves at once.
   Result<std::uint64_t> begin_call(const ProcId& proc, const Destination& to, std::uint32_t port,
-                                   std::string_view body, std::chrono::milliseconds deadline,
+                                   const HeldBody& body, std::chrono::milliseconds deadline,
                                    Bus::CallAnswer answer);
-  std::uint64_t begin_call_all(const Prepared& prepared, std::uint32_t port, std::string_view body,
+  std::uint64_t begin_call_all(const Prepared& prepared, std::uint32_t port, const HeldBody& body,
                                std::chrono::milliseconds deadline, Bus::CastAnswer answer);
 
   ContextCore& core_;

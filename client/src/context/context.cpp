@@ -18,7 +18,7 @@ Result<Context> Context::create(ContextOptions options) {
   return Context(std::move(*core));
 }
 
-Result<std::string> Context::call(const ProcId& proc, std::uint32_t port, std::string_view body,
+Result<std::string> Context::call(const ProcId& proc, std::uint32_t port, const BodyParts& body,
                                   std::chrono::milliseconds deadline) {
   if (auto fine = check_owner(core_); !fine) return fail(fine.error());
   const auto connection = core_->find_connection(core_, proc.host());
@@ -26,7 +26,7 @@ Result<std::string> Context::call(const ProcId& proc, std::uint32_t port, std::s
   return (*connection)->calls().call(proc, port, body, deadline);
 }
 
-void Context::call_async(const ProcId& proc, std::uint32_t port, std::string_view body,
+void Context::call_async(const ProcId& proc, std::uint32_t port, const BodyParts& body,
                          AsyncOptions options, AnswerHandler handler) {
   if (auto fine = check_owner(core_); !fine) return handler(fail(fine.error()));
   const auto call = std::make_shared<AsyncCall>(
@@ -40,17 +40,12 @@ void Context::call_async(const ProcId& proc, std::uint32_t port, std::string_vie
   (*connection)->calls().call_async(proc, port, body, options.deadline, call);
 }
 
-Result<void> Context::send(const ProcId& proc, std::uint32_t port, std::string_view body) {
+Result<void> Context::send(const ProcId& proc, std::uint32_t port, const BodyParts& body) {
   if (auto fine = check_owner(core_); !fine) return fine;
-  return core_->sender().send(proc, port, body, nullptr);
+  return core_->sender().send(proc, port, body);
 }
 
-Result<void> Context::send(const ProcId& proc, std::uint32_t port, const SharedBody& body) {
-  if (auto fine = check_owner(core_); !fine) return fine;
-  return core_->sender().send(proc, port, body.bytes(), &body);
-}
-
-Result<void> Context::cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body) {
+Result<void> Context::cast(const ProcMeshRef& to, std::uint32_t port, const BodyParts& body) {
   if (auto fine = check_owner(core_); !fine) return fine;
   if (to.num_ranks() == 0) return {};
   const auto connection = core_->find_connection(core_, to.proc_at(0)->host());
@@ -59,7 +54,7 @@ Result<void> Context::cast(const ProcMeshRef& to, std::uint32_t port, std::strin
 }
 
 Result<std::vector<Result<std::string>>> Context::call(const ProcMeshRef& to, std::uint32_t port,
-                                                       std::string_view body,
+                                                       const BodyParts& body,
                                                        std::chrono::milliseconds deadline) {
   if (auto fine = check_owner(core_); !fine) return fail(fine.error());
   if (to.num_ranks() == 0) return std::vector<Result<std::string>>();
@@ -68,7 +63,7 @@ Result<std::vector<Result<std::string>>> Context::call(const ProcMeshRef& to, st
   return (*connection)->calls().call_all(to, port, body, deadline);
 }
 
-void Context::call_async(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
+void Context::call_async(const ProcMeshRef& to, std::uint32_t port, const BodyParts& body,
                          AsyncOptions options, RankAnswerHandler handler) {
   if (auto fine = check_owner(core_); !fine)
     return refuse_ranks(handler, to.num_ranks(), fine.error());

@@ -10,7 +10,6 @@
 #include "client/src/context/connection.h"
 #include "client/src/context/context_core.h"
 #include "common/bus/outgoing.h"
-#include "meshbus/large_text.h"
 
 namespace meshbus {
 namespace {
@@ -39,29 +38,31 @@ MessageSender::MessageSender(ContextCore& core)
         if (!flush_here()) core_.reactor().wake();
       }) {}
 
-Result<void> MessageSender::send(const ProcId& to, std::uint32_t port, Bytes body,
-                                 const SharedBody* shared) {
-  if (body.size() > kBodyLimit) return send_large(to, port, body, shared);
+Result<void> MessageSender::send(const ProcId& to, std::uint32_t port, const BodyParts& body) {
+  if (body.size() > kBodyLimit) return send_large(to, port, body);
+  std::string text;
+  const auto bytes = body.whole(text);
+  const auto* const shared = body.shared();
   const Route& route = route_to(to);
-  if (route.sender != number_ || route.proc != to) return send_by_visit(to, port, body, shared);
-  auto part = detached_part(body, shared);
+  if (route.sender != number_ || route.proc != to) return send_by_visit(to, port, bytes, shared);
+  auto part = detached_part(bytes, shared);
   Bus::Packed packed{Bus::Packed::Outcome::not_now};
   bool is_quiet = false;
   {
     const std::shared_lock lock(packing_);
     if (route.routes == routes_.load(std::memory_order_acquire)) {
-      packed = route.bus->pack(route.keys.proc, route.keys.host, port, body,
+      packed = route.bus->pack(route.keys.proc, route.keys.host, port, bytes,
                                part ? &*part : nullptr, {.bytes = SIZE_MAX});
       is_quiet = packed.is_first && route.bus->sent_at() + kPause < Reactor::Clock::now();
     }
   }
-  if (packed.outcome != Bus::Packed::Outcome::packed) return send_by_visit(to, port, body, shared);
+  if (packed.outcome != Bus::Packed::Outcome::packed) return send_by_visit(to, port, bytes, shared);
   see_off_packed(packed, is_quiet);
   return {};
 }
 
-Result<void> MessageSender::send_large(const ProcId& to, std::uint32_t port, Bytes body,
-                                       const SharedBody* shared) {
+Result<void> MessageSender::send_large(const ProcId& to, std::uint32_t port,
+                                       const BodyParts& body) {
   if (core_.reactor().is_in_turn())
     return fail(ErrorCode::would_block,
                 "a body above 1 MiB is sent in chunks, and the library's own thread cannot wait");
@@ -79,10 +80,7 @@ Result<void> MessageSender::send_large(const ProcId& to, std::uint32_t port, Byt
   });
   if (!fits) return within(fits.error());
   // Not in the visit: others would wait for the copy.
-  const bool is_ready = shared != nullptr && (shared->descriptor() >= 0 || !is_here);
-  auto whole = is_ready  ? *shared
-               : is_here ? SharedBody::copy(body)
-                         : SharedBody::of(copy_large(body));
+  auto whole = body.hold(is_here);
   Arrival arrival;
   const auto begun = core_.visit([&]() -> Result<void> {
     const auto way = core_.best_connection(to.host());
@@ -97,7 +95,7 @@ Result<void> MessageSender::send_large(const ProcId& to, std::uint32_t port, Byt
   return done;
 }
 
-Result<void> MessageSender::send_by_visit(const ProcId& to, std::uint32_t port, Bytes body,
+Result<void> MessageSender::send_by_visit(const ProcId& to, std::uint32_t port, Bytes bytes,
                                           const SharedBody* shared) {
   auto destination = Destination::to(to);
   return core_.visit([&]() -> Result<void> {
@@ -105,7 +103,7 @@ Result<void> MessageSender::send_by_visit(const ProcId& to, std::uint32_t port, 
     if (!way) return fail(way.error());
     Bus& bus = *way->connection->gateway().bus();
     auto sent = shared != nullptr ? bus.send(destination, port, *shared)
-                                  : bus.send(destination, port, body);
+                                  : bus.send(destination, port, bytes);
     see_off(bus, /*is_urgent=*/!sent);
     // A better way may be found to a host that no connection knows.
     if (way->is_known)

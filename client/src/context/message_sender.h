@@ -7,8 +7,8 @@
 #include "common/bus/bus.h"
 #include "common/loop/flusher.h"
 #include "meshbus/address.h"
+#include "meshbus/body_parts.h"
 #include "meshbus/result.h"
-#include "meshbus/shared_body.h"
 
 namespace meshbus {
 
@@ -23,9 +23,8 @@ class MessageSender {
   MessageSender(const MessageSender&) = delete;
   MessageSender& operator=(const MessageSender&) = delete;
 
-  /// `shared`: the body can be had without a copy; or null. Errors: unroutable, queue_full,
-  /// too_large, host_unreachable.
-  Result<void> send(const ProcId& to, std::uint32_t port, Bytes body, const SharedBody* shared);
+  /// Errors: unroutable, queue_full, too_large, host_unreachable.
+  Result<void> send(const ProcId& to, std::uint32_t port, const BodyParts& body);
   /// Within a visit or a turn: what was given to `bus` leaves soon, or at once when the caller is
   /// about to wait for what comes of it.
   void see_off(Bus& bus, bool is_urgent);
@@ -40,9 +39,9 @@ class MessageSender {
   static constexpr std::chrono::microseconds kPause{20};
 
   /// Sends a body above kBodyLimit, and waits until it has arrived. Errors: would_block too.
-  Result<void> send_large(const ProcId& to, std::uint32_t port, Bytes body,
-                          const SharedBody* shared);
-  Result<void> send_by_visit(const ProcId& to, std::uint32_t port, Bytes body,
+  Result<void> send_large(const ProcId& to, std::uint32_t port, const BodyParts& body);
+  /// `bytes`: all of the body.
+  Result<void> send_by_visit(const ProcId& to, std::uint32_t port, Bytes bytes,
                              const SharedBody* shared);
   /// Has what was packed leave. `is_quiet`: nothing has left for a while.
   void see_off_packed(const Bus::Packed& packed, bool is_quiet);

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -45,7 +46,13 @@ class SharedBody {
   /// or no descriptor left).
   static Result<SharedBody> make(std::size_t bytes, const std::function<void(char*)>& write);
   /// A copy for large bodies: in sealed memory, or in plain memory when there is none.
-  static SharedBody copy(std::string_view bytes);
+  static SharedBody copy(std::string_view bytes) { return gather({&bytes, 1}); }
+  /// The same of pieces, one behind the other. Throws std::bad_alloc.
+  static SharedBody gather(std::span<const std::string_view> pieces);
+
+  /// A body that lasts, of one that came: a share of it where it is large and has an owner, a copy
+  /// otherwise. Throws std::bad_alloc.
+  static SharedBody keep(std::string_view bytes, const std::shared_ptr<const void>* owner);
 
   /// What is sent.
   std::string_view bytes() const noexcept { return bytes_; }

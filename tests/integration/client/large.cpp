@@ -75,13 +75,62 @@ TEST_CASE("client: spec 9.2: large messages arrive between those before and thos
   must(echoes.hosts.shutdown(in_time));
 }
 
+TEST_CASE("client: pieces and shared bodies arrive as one body, of whatever size") {
+  for (const char* host_extent : {"host=1", "host=2"}) {
+    CAPTURE(host_extent);
+    Echoes echoes(host_extent);
+    const auto ref = echoes.mesh->ref();
+    for (const std::size_t size : {std::size_t{100}, std::size_t{40'000}, 5 * kMiB}) {
+      CAPTURE(size);
+      const auto body = random_body(size);
+      const std::string_view all = body;
+      const std::string_view pieces[] = {
+          all.substr(0, 7), {}, all.substr(7, size / 2), all.substr(7 + size / 2)};
+      CHECK((must(echoes.proc(1).call(echoes.context, 1, pieces, in_time)) == body));
+      CHECK((must(echoes.proc(0).call(echoes.context, 1, SharedBody::of(body), in_time)) == body));
+      CHECK(
+          (must(echoes.proc(0).call(echoes.context, 1, SharedBody::copy(body), in_time)) == body));
+      for (const auto& answer : must(echoes.context.call(ref, 1, pieces, in_time)))
+        CHECK((must(answer) == body));
+      for (const auto& answer : must(echoes.context.call(ref, 1, SharedBody::copy(body), in_time)))
+        CHECK((must(answer) == body));
+    }
+    // Without an answer, in order.
+    const std::string xs(3 * kMiB, 'x');
+    const std::string_view pieces[] = {std::string_view(xs).substr(1), "x"};
+    REQUIRE(echoes.context.send(must(ref.proc_at(0)), 19, pieces).has_value());
+    REQUIRE(echoes.context.send(must(ref.proc_at(0)), 19, {"xx", 2}).has_value());
+    REQUIRE(echoes.context.cast(ref, 19, pieces).has_value());
+    CHECK(must(echoes.call(0, 19, "?")) == "3145728+ 2+ 3145728+ ");
+    must(echoes.hosts.shutdown(in_time));
+  }
+}
+
+TEST_CASE(
+    "client: a handler keeps a body that came, large or small, without a copy of a large one") {
+  Echoes echoes("host=2");
+  const auto small = random_body(100);
+  const auto large = random_body(3 * kMiB);
+  const auto in_message = random_body(500'000);
+  for (const auto& body : {small, in_message, large}) {
+    CHECK(must(echoes.call(0, 22, body)) ==
+          (body.size() > 64 * 1024 ? "kept as it lies" : "kept a copy"));
+    CHECK(echoes.context.send(must(echoes.mesh->ref().proc_at(0)), 22, body).has_value());
+  }
+  // What came since lies elsewhere.
+  for (int i = 0; i < 20; ++i) CHECK((must(echoes.call(0, 1, in_message)) == in_message));
+  const auto kept = must(echoes.call(0, 23, ""));
+  CHECK((kept == small + small + in_message + in_message + large + large));
+  must(echoes.hosts.shutdown(in_time));
+}
+
 TEST_CASE("client: spec 9.2: what is above message.limit is refused with both sizes") {
   Echoes echoes("host=1", {{"message.limit", "4MiB"}});
   const std::string body(5 * kMiB, 'x');
   const auto call = echoes.call(0, 1, body);
   REQUIRE_FALSE(call.has_value());
   CHECK(call.error().code() == ErrorCode::too_large);
-  CHECK(call.error().detail().find("a call of 5242880 bytes; the limit is 4194304") !=
+  CHECK(call.error().detail().find("a body of 5242880 bytes; the limit is 4194304") !=
         std::string::npos);
   CHECK(echoes.context.send(must(echoes.mesh->ref().proc_at(0)), 19, body).error().code() ==
         ErrorCode::too_large);

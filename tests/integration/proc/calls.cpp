@@ -63,7 +63,7 @@ TEST_CASE("proc: calls that cannot be are refused at once and in words") {
   CHECK(text.find("rank: " + no_rank) != std::string::npos);
   CHECK(text.find("later: " + no_rank) != std::string::npos);
   CHECK(text.find("send: " + no_rank) != std::string::npos);
-  CHECK(text.find("a call of 2000000 bytes; the limit is 1048576") != std::string::npos);
+  CHECK(text.find("a body of 2000000 bytes; the limit is 1048576") != std::string::npos);
   CHECK(text.find("message: too_large: a body of 2000000 bytes; the limit is 1048576 (setting "
                   "message.limit)") != std::string::npos);
   CHECK(text.find("deadline: timeout: call to ") != std::string::npos);

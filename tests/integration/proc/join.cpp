@@ -34,8 +34,10 @@ TEST_CASE("proc: join() refuses a program with a main(), and a process that is n
   harness.start(0, {"join-main"});
   CHECK(harness.wait_exit(0) == ExitStatus::exited(78));
   CHECK(harness.process(0).err().find("is for bootstrap()") != std::string::npos);
-  ::unsetenv("MESHBUS_BOOTSTRAP");
-  CHECK(join(ProcProgram()).error().code() == ErrorCode::not_exist);
+  ProcHarness other;
+  other.start(0, {"join"}, {"env", "-u", "MESHBUS_BOOTSTRAP"});
+  CHECK(other.wait_exit(0) == ExitStatus::exited(78));
+  CHECK(other.process(0).err().find("not a mesh proc") != std::string::npos);
 }
 
 TEST_CASE("proc: after leave_signals() a signal does what it does in any other program") {

@@ -43,7 +43,9 @@ std::string refusal_of(int descriptor, std::size_t bytes = kSize) {
 
 TEST_CASE("sealed_memory: what is mapped is what was written, and outlives the descriptor") {
   const std::string text(kSize, 'x');
-  auto copy = SealedMemory::copy(text);
+  const std::string_view pieces[] = {
+      std::string_view(text).substr(0, 5), {}, std::string_view(text).substr(5)};
+  auto copy = SealedMemory::copy(pieces);
   REQUIRE(copy.has_value());
   const auto mapped = SealedMemory::map(copy->get(), kSize);
   REQUIRE(mapped.has_value());
@@ -90,7 +92,9 @@ TEST_CASE("sealed_memory: a process that may write no large file is not ended fo
   REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
   const rlimit low{kSize - 1, before.rlim_max};
   REQUIRE(::setrlimit(RLIMIT_FSIZE, &low) == 0);
-  const auto copy = SealedMemory::copy(std::string(kSize, 'x'));
+  const std::string text(kSize, 'x');
+  const std::string_view whole[] = {text};
+  const auto copy = SealedMemory::copy(whole);
   const auto fill = SealedMemory::fill(kSize, [](char* at) { std::memset(at, 'x', kSize); });
   const auto body = SharedBody::copy(std::string(kSize, 'x'));
   REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);

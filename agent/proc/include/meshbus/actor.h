@@ -14,6 +14,7 @@
 
 #include "meshbus/actor_ref.h"
 #include "meshbus/address.h"
+#include "meshbus/body_parts.h"
 #include "meshbus/point.h"
 #include "meshbus/proc.h"
 #include "meshbus/result.h"
@@ -61,7 +62,7 @@ namespace [[gnu::visibility("default")]] meshbus {
 
 class ActorContext;
 
-/// What a message or a call brings to a handler. Valid during the handler.
+/// What a message or a call brings to a handler. Valid during the handler; share() is for later.
 struct ActorMessage {
   std::string_view body;  ///< What was sent.
   MessageType type = 0;   ///< What kind of message it is: which handler gets it.
@@ -78,6 +79,11 @@ struct ActorMessage {
   std::optional<std::chrono::steady_clock::time_point> deadline;
   /// In a cast: where this rank is in the view that was addressed.
   std::optional<Point> point;
+  /// What keeps `body`, for share(); null: nothing does.
+  const std::shared_ptr<const void>* owner = nullptr;
+
+  /// The body, for as long as one likes: a large one without a copy.
+  SharedBody share() const { return SharedBody::keep(body, owner); }
 };
 
 /// How an actor failed.
@@ -186,11 +192,11 @@ class ActorContext {
   /// behind this call, and what this proc's actors send there next waits behind it. Errors:
   /// too_large (message.limit), queue_full (too much waits to leave). What comes back (the mailbox
   /// there is full, no such actor) is told by ProcProgram::on_undelivered.
-  Result<void> send(const ActorId& to, const MessageType& type, std::string_view body);
+  Result<void> send(const ActorId& to, const MessageType& type, const BodyParts& body);
   /// Asks an actor. Never waits: `then` is called with the answer like a handler, one at a time
   /// with all others; once, at the latest soon after the deadline, unless this actor has ended by
   /// then. Errors: as Proc::call.
-  void call_async(const ActorId& to, const MessageType& type, std::string_view body,
+  void call_async(const ActorId& to, const MessageType& type, const BodyParts& body,
                   std::chrono::milliseconds deadline,
                   std::function<void(ActorContext&, Result<std::string>)> then);
 

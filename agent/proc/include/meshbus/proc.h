@@ -16,6 +16,7 @@
 
 #include "meshbus/actor_ref.h"
 #include "meshbus/address.h"
+#include "meshbus/body_parts.h"
 #include "meshbus/point.h"
 #include "meshbus/proc_mesh_ref.h"
 #include "meshbus/program_setting.h"
@@ -71,7 +72,7 @@ class ProgramSettings;
 class Runtime;
 }  // namespace mesh_proc
 
-/// What a call or a message brings to a handler. Valid during the handler.
+/// What a call or a message brings to a handler. Valid during the handler; share() is for later.
 struct Incoming {
   std::string_view body;   ///< What was sent.
   std::uint32_t port = 0;  ///< Which handler gets it.
@@ -87,6 +88,11 @@ struct Incoming {
   std::optional<std::chrono::steady_clock::time_point> deadline;
   /// In a cast: where this rank is in the view that was addressed.
   std::optional<Point> point;
+  /// What keeps `body`, for share(); null: nothing does.
+  const std::shared_ptr<const void>* owner = nullptr;
+
+  /// The body, for as long as one likes: a large one without a copy.
+  SharedBody share() const { return SharedBody::keep(body, owner); }
 };
 
 /// A message that this proc sent and that came back.
@@ -277,29 +283,29 @@ class Proc {
   /// message.limit, of this proc or the other), queue_full, would_block (a handler that calls its
   /// own proc waits for itself), refused (after fork). Handlers may call others, but run one at a
   /// time: two procs whose handlers call each other wait until the deadline.
-  Result<std::string> call(std::uint64_t rank, std::uint32_t port, std::string_view body,
+  Result<std::string> call(std::uint64_t rank, std::uint32_t port, const BodyParts& body,
                            std::chrono::milliseconds deadline);
   /// The same for any proc, of another mesh say: `proc.call(*other_mesh.proc_at(3), 1, "hello",
   /// 10s)`.
-  Result<std::string> call(const ProcId& to, std::uint32_t port, std::string_view body,
+  Result<std::string> call(const ProcId& to, std::uint32_t port, const BodyParts& body,
                            std::chrono::milliseconds deadline);
   /// Asks and goes on: many ranks can be asked at once. The future is always filled, at the latest
   /// soon after the deadline.
   std::future<Result<std::string>> call_async(std::uint64_t rank, std::uint32_t port,
-                                              std::string_view body,
+                                              const BodyParts& body,
                                               std::chrono::milliseconds deadline);
   std::future<Result<std::string>> call_async(const ProcId& to, std::uint32_t port,
-                                              std::string_view body,
+                                              const BodyParts& body,
                                               std::chrono::milliseconds deadline);
 
   /// Asks an actor, of this proc or any other, from outside of actors: main(), or a thread of the
   /// program's own. `then` gets the answer once, in a turn of the loop, or at once what is known at
   /// once: it must neither wait nor take a lock held around calls of this library. Errors: call().
-  void call_async(const ActorId& to, const MessageType& type, std::string_view body,
+  void call_async(const ActorId& to, const MessageType& type, const BodyParts& body,
                   std::chrono::milliseconds deadline,
                   std::function<void(Result<std::string>)> then);
   /// Tells an actor, as ActorContext::send. A call may overtake a body above 1 MiB.
-  Result<void> send(const ActorId& to, const MessageType& type, std::string_view body);
+  Result<void> send(const ActorId& to, const MessageType& type, const BodyParts& body);
 
   /// Sends a message that nobody answers. Messages from here to one receiver arrive in the order in
   /// which they were sent. When more is waiting to leave than the queue holds (16 MiB or 16,384
@@ -307,14 +313,9 @@ class Proc {
   /// this waits until the receiver has it, `patience` at most (then fate_unknown; would_block where
   /// call() says it). Errors: out_of_range, too_large, queue_full, refused. What happens to the
   /// message later is told by ProcProgram::on_undelivered.
-  Result<void> send(std::uint64_t rank, std::uint32_t port, std::string_view body,
+  Result<void> send(std::uint64_t rank, std::uint32_t port, const BodyParts& body,
                     std::chrono::milliseconds patience = std::chrono::seconds(10));
-  Result<void> send(const ProcId& to, std::uint32_t port, std::string_view body,
-                    std::chrono::milliseconds patience = std::chrono::seconds(10));
-  /// The same without a copy of the body.
-  Result<void> send(std::uint64_t rank, std::uint32_t port, const SharedBody& body,
-                    std::chrono::milliseconds patience = std::chrono::seconds(10));
-  Result<void> send(const ProcId& to, std::uint32_t port, const SharedBody& body,
+  Result<void> send(const ProcId& to, std::uint32_t port, const BodyParts& body,
                     std::chrono::milliseconds patience = std::chrono::seconds(10));
 
   /// Sends a message to every rank of a mesh or of a slice of it:
@@ -324,13 +325,13 @@ class Proc {
   /// (Incoming::point). One above about 1 MiB goes before its message, as with send(): this waits
   /// until all ranks have it or have failed. Errors: as send(), for all of it. What does not reach
   /// a rank is told by ProcProgram::on_undelivered, rank by rank.
-  Result<void> cast(const ProcMeshRef& to, std::uint32_t port, std::string_view body,
+  Result<void> cast(const ProcMeshRef& to, std::uint32_t port, const BodyParts& body,
                     std::chrono::milliseconds patience = std::chrono::seconds(10));
   /// Asks every rank of a view and waits for all answers, by ordinal: each is an answer or an error
   /// of its own, as of call(). Errors of the whole: too_large, would_block (a handler asks its own
   /// proc), refused (after fork).
   Result<std::vector<Result<std::string>>> call(const ProcMeshRef& to, std::uint32_t port,
-                                                std::string_view body,
+                                                const BodyParts& body,
                                                 std::chrono::milliseconds deadline);
 
   /// Whether this proc was asked to stop: a main() with a loop looks here. See
