@@ -17,9 +17,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// The largest body of a call or answer that is one message.
-constexpr std::size_t kCallLimit = kBodyLimit - sizeof(wire::CallHeader);
-
 }  // namespace
 
 zmq::message_t Bus::share(const SharedBody& body) {

@@ -1,13 +1,19 @@
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 
 #include "common/base/bytes.h"
+#include "common/wire/frame.h"
 #include "meshbus/body_parts.h"
 #include "meshbus/shared_body.h"
+#include "wire/frame_generated.h"
 
 namespace meshbus {
+
+/// The largest body of a call or answer that is one message.
+inline constexpr std::size_t kCallLimit = kBodyLimit - sizeof(wire::CallHeader);
 
 /// A body as it is handed to a Bus. It is made on the sender's own thread before the reactor is
 /// visited: a large one may have to be copied, which everybody else would wait for. Refers to what

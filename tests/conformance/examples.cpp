@@ -67,6 +67,20 @@ TEST_CASE("examples: a ring all-reduce over 8 procs on two hosts gives every ran
         ExitStatus::exited(2));
 }
 
+TEST_CASE("examples: a program with a main loop of its own is a rank") {
+  const auto done = run_cli({"run", "--mesh", "--hosts", "2", "--per-host", "ranks=2",
+                             "--no-prefix", "--", bin("main_loop"), "20"});
+  INFO(done.out, done.err);
+  CHECK(done.status == ExitStatus::exited(0));
+  Words expected;
+  for (int rank = 0; rank < 4; ++rank)
+    expected.push_back("rank " + std::to_string(rank) + " has made 20 steps");
+  CHECK(sorted(lines_of(done.out)) == expected);
+  const auto alone = run_example({"main_loop"});
+  CHECK(alone.status == ExitStatus::exited(78));
+  CHECK(alone.err.find("not a mesh proc") != std::string::npos);
+}
+
 TEST_CASE("examples: the program of the guide prints what the guide says") {
   const auto done = run_example({"guide"});
   INFO(done.out, done.err);

@@ -92,8 +92,9 @@ void HandlerIntake::close_run() {
   if (!runs_.is_open()) return;
   const auto run = runs_.close();
   const bool is_taken = parts_.work.push(run->bytes(), run->size(), [this, run] {
-    const std::shared_ptr<const void> owner = run;
-    run->run([&](const MessageRun::Message& message) { handle_message(message, owner); });
+    run->run([&](const MessageRun::Message& message) {
+      handle_message(message, run->owner_of(message));
+    });
     // If this is the last work, this very thread turns the reactor next, and tells.
     if (parts_.work.is_last()) parts_.reactor.post_quietly([this] { taken_.tell(); });
   });
@@ -129,14 +130,14 @@ void HandlerIntake::add_call(const ProcProgram::Handler& handler, const Bus::Del
 }
 
 void HandlerIntake::handle_message(const MessageRun::Message& message,
-                                   const std::shared_ptr<const void>& owner) {
+                                   const std::shared_ptr<const void>* owner) {
   if (parts_.is_cut) return;
   Incoming incoming;
   incoming.body = message.body;
   incoming.port = message.envelope.port();
   incoming.source_proc = message.envelope.source_proc();
   incoming.source_host = message.envelope.source_host();
-  incoming.owner = &owner;
+  incoming.owner = owner;
   if (message.point != nullptr) incoming.point = *message.point;
   const HandlerWatch::Run run(watch_, incoming.port);
   try {

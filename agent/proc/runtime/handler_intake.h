@@ -71,7 +71,7 @@ class HandlerIntake {
   void add_call(const ProcProgram::Handler& handler, const Bus::Delivery& delivery,
                 std::optional<Point> point);
   /// On the handlers' thread.
-  void handle_message(const MessageRun::Message& message, const std::shared_ptr<const void>& owner);
+  void handle_message(const MessageRun::Message& message, const std::shared_ptr<const void>* owner);
   /// On the handlers' thread: a call.
   void handle_call(const ProcProgram::Handler& handler, const wire::Envelope& envelope,
                    const wire::CallHeader& header, const Incoming& incoming);

@@ -6,8 +6,9 @@
 
 namespace meshbus::mesh_proc {
 
-void MessageRun::add(const Message& message, const std::shared_ptr<const void>& frame) {
+void MessageRun::add(Message message, const std::shared_ptr<const void>& frame) {
   if (frame && (frames_.empty() || frames_.back() != frame)) frames_.push_back(frame);
+  if (frame) message.frame = frames_.size() - 1;
   if (messages_.size() == 1) messages_.reserve(kMost);
   messages_.push_back(message);
   // Larger bodies are counted where they were put together (ChunkStore).

@@ -22,16 +22,22 @@ namespace meshbus::mesh_proc {
 class MessageRun {
  public:
   static constexpr std::size_t kMost = 512;
+  static constexpr std::size_t kNoFrame = SIZE_MAX;
   struct Message {
     const ProcProgram::Handler*
         handler;  ///< Null: it is not for a handler, and only waits for its turn.
     wire::Envelope envelope;
     Bytes body;
-    const Point* point;  ///< The place of this rank in a cast; may be null.
+    const Point* point;            ///< The place of this rank in a cast; may be null.
+    std::size_t frame = kNoFrame;  ///< For add(), and owner_of().
   };
 
   /// `frame` keeps the body.
-  void add(const Message& message, const std::shared_ptr<const void>& frame);
+  void add(Message message, const std::shared_ptr<const void>& frame);
+  /// What keeps the body of a message while it is handled; null: nothing does.
+  const std::shared_ptr<const void>* owner_of(const Message& message) const noexcept {
+    return message.frame == kNoFrame ? nullptr : &frames_[message.frame];
+  }
   /// A place for a point that lives as long as this.
   const Point* keep(Point point) { return &points_.emplace_back(std::move(point)); }
   bool is_full() const noexcept { return messages_.size() >= kMost; }
