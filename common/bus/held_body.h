@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "common/base/bytes.h"
 #include "common/wire/frame.h"
@@ -42,5 +43,10 @@ class HeldBody {
   Bytes bytes_;
   std::optional<SharedBody> large_;
 };
+
+/// A large answer as it is sent; the same holds for it. `is_here`: to a proc of this host.
+inline SharedBody hold_answer(std::string text, bool is_here) {
+  return is_here ? SharedBody::copy(text) : SharedBody::of(std::move(text));
+}
 
 }  // namespace meshbus

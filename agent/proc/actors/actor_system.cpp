@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/log.h"
+#include "common/bus/held_body.h"
 #include "common/wire/actor_body.h"
 #include "common/wire/collecting.h"
 #include "wire/frame_generated.h"
@@ -217,8 +218,29 @@ void ActorSystem::tell(const wire::Envelope& envelope, const wire::CallHeader& h
 
 void ActorSystem::answer(const wire::Envelope& call, const wire::CallHeader& header,
                          Result<std::string> answer) {
+  const auto large = hold_large(call, header, answer);
   // At once: a message that the actor sends next must not arrive before its answer.
-  outside_.visit([&] { tell(call, header, answer); });
+  outside_.visit([&] {
+    if (large && bus_ != nullptr) return bus_->answer_call(call, header, *large);
+    tell(call, header, answer);
+  });
+}
+
+std::optional<SharedBody> ActorSystem::hold_large(const wire::Envelope& call,
+                                                  const wire::CallHeader& header,
+                                                  Result<std::string>& answer) const {
+  const bool is_sent_alone = call.kind() == wire::Kind::call && header.reserved() != kIsCollected &&
+                             answer && answer->size() > kBodyLimit;
+  if (!is_sent_alone) return std::nullopt;
+  Result<void> fits;
+  outside_.visit([&] {
+    if (bus_ != nullptr) fits = bus_->check_size(answer->size());
+  });
+  if (!fits) {
+    answer = fail(fits.error().within("the answer"));
+    return std::nullopt;
+  }
+  return hold_answer(std::move(*answer), call.source_host() == self_.host().key());
 }
 
 // --- Life: with the lock held. ---

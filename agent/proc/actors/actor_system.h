@@ -148,6 +148,10 @@ class ActorSystem {
   /// False: it is over with the actor.
   bool settle(ActorCell& cell, const ActorStep& step, std::optional<Fault> fault);
 
+  /// A large answer as it is sent. It is copied on the actor's own thread: within a visit everybody
+  /// else would wait for that. One that is too large becomes an error.
+  std::optional<SharedBody> hold_large(const wire::Envelope& call, const wire::CallHeader& header,
+                                       Result<std::string>& answer) const;
   /// Answers a call, or gives a message back. On the reactor's thread.
   void tell(const wire::Envelope& envelope, const wire::CallHeader& header,
             const Result<std::string>& answer);

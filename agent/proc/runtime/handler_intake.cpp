@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/bus/cast.h"
+#include "common/bus/held_body.h"
 #include "common/wire/frame.h"
 #include "common/wire/wire_region.h"
 
@@ -176,9 +177,8 @@ void HandlerIntake::handle_call(const ProcProgram::Handler& handler, const wire:
   // Not in the visit: others would wait for the copy.
   std::optional<SharedBody> large;
   if (answer && answer->size() > kBodyLimit)
-    large = envelope.source_host() == parts_.bootstrap.proc.host().key()
-                ? SharedBody::copy(*answer)
-                : SharedBody::of(std::move(*answer));
+    large = hold_answer(std::move(*answer),
+                        envelope.source_host() == parts_.bootstrap.proc.host().key());
   // At once: a message that the next handler sends must not arrive before this answer.
   (void)parts_.outgoing.use(
       [&](Bus& bus) -> Result<void> {
