@@ -47,7 +47,8 @@ class StopRequest:
     reason: str
     """Why, for people."""
     until: float
-    """The end of the grace, by time.monotonic(): then the process is ended, wherever it is."""
+    """The end of this rank's part of the grace, by time.monotonic(): then the process is ended,
+    wherever it is. Half of the grace of a stop is kept for SIGTERM and SIGKILL."""
 
     @property
     def left(self) -> float:

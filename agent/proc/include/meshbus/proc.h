@@ -108,7 +108,8 @@ struct Undelivered {
 struct StopRequest {
   int code = 0;        ///< The exit code that the proc is to have: 128+n for a signal n.
   std::string reason;  ///< Why, for people.
-  /// The end of the grace: then the process is ended, wherever it is. time_point::max(): never.
+  /// The end of the proc's part of the grace: then the process is ended, wherever it is. The agent
+  /// keeps half of the grace of a stop for SIGTERM and SIGKILL. time_point::max(): never.
   std::chrono::steady_clock::time_point until;
 };
 
