@@ -1,5 +1,6 @@
 """Actors that talk to other actors, and what an actor knows of itself."""
 import asyncio
+import time
 
 import pytest
 
@@ -213,3 +214,136 @@ def test_a_failure_that_nobody_heard_of_is_raised_at_the_end(hosts):
             shards.slice(host=0).raises.cast()
             from conftest import wait_until
             wait_until(lambda: any(state.status.startswith("Failed") for state in shards.states()))
+
+
+class Task(meshbus.Actor):
+    """A child."""
+
+    def __init__(self, name):
+        self.name = name
+        if name == "stillborn":
+            raise ValueError("no such task")
+
+    @meshbus.endpoint
+    def run(self, by=1):
+        return f"{self.name} {len(self.name) * by}"
+
+    @meshbus.endpoint
+    def breaks(self):
+        raise RuntimeError("the task broke")
+
+    @meshbus.endpoint
+    def family(self):
+        with pytest.raises(meshbus.Refused, match="no peers"):
+            self.peers
+        return self.context.parent, self.rank, self.id
+
+    def on_stop(self, reason):
+        open(self.name, "a").write(reason)
+
+
+class Foreman(meshbus.Actor):
+    """Makes tasks, and lives with the failures of some."""
+
+    def __init__(self, is_tough=True):
+        self.is_tough = is_tough
+        self.failures = []
+
+    @meshbus.endpoint
+    async def work(self, names):
+        self.tasks = [self.context.spawn(Task, name) for name in names]
+        return [await task.run.one(by=2) for task in self.tasks]
+
+    @meshbus.endpoint
+    def work_here(self, name):
+        return list(self.context.spawn(Task, name).run())
+
+    @meshbus.endpoint(thread="main")
+    def family(self):
+        child = self.context.spawn(Task, "child")
+        parent, rank, own = child.family.one().result(20)
+        return parent == self.id, rank == self.rank, own == child.ref, repr(child)
+
+    @meshbus.endpoint
+    def break_one(self, name="fragile"):
+        self.broken = self.context.spawn(Task, name)
+        self.broken.breaks.cast()
+
+    @meshbus.endpoint
+    def said(self):
+        return [(failure.child == self.broken.ref, failure.error, failure.endpoint)
+                for failure in self.failures]
+
+    @meshbus.endpoint
+    def stop_one(self, name):
+        child = self.context.spawn(Task, name)
+        child.run()  # it is there
+        self.context.stop_child(child, "not needed")
+        return child
+
+    @meshbus.endpoint
+    def leave(self):
+        self.context.stop("done", grace=5)
+        return "bye"
+
+    @meshbus.endpoint
+    def wrong(self):
+        with pytest.raises(meshbus.ConfigurationError, match="derives from meshbus.Actor"):
+            self.context.spawn(int)
+        with pytest.raises(meshbus.ConfigurationError, match="what spawn"):
+            self.context.stop_child(self)
+        with pytest.raises(meshbus.OutOfRange, match="one actor cannot be sliced"):
+            self.context.spawn(Task, "one").slice(gpu=0)
+        return True
+
+    def on_child_failed(self, failure):
+        self.failures.append(failure)
+        return self.is_tough
+
+
+def until(true):
+    end = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.01)  # sleep-ok: nothing tells
+
+
+def test_an_actor_makes_actors_of_its_own(workers):
+    foremen = workers.spawn(Foreman)
+    for answer in foremen.work(["a", "bcd"]):
+        assert answer == ["a 2", "bcd 6"]
+    assert list(foremen.slice(host=0, gpu=0).work_here("x")) == [["x 1"]]
+    for is_parent, is_rank, is_own, text in foremen.family():
+        assert is_parent and is_rank and is_own
+        assert text.startswith("<Child Task: ")
+    assert all(foremen.wrong())
+
+
+def test_a_parent_deals_with_the_failure_of_a_child_or_fails_with_it(workers):
+    foremen = workers.spawn(Foreman).slice(host=0, gpu=0)
+    foremen.break_one()
+    until(lambda: foremen.said()[0])
+    is_own, error, endpoint = foremen.said()[0][0]
+    assert is_own and error.startswith("RuntimeError: the task broke") and endpoint == "breaks"
+    foremen.break_one("stillborn")
+    until(lambda: len(foremen.said()[0]) == 2)
+    assert "no such task" in foremen.said()[0][1][1]
+    heard = []
+    weak = workers.options(on_failure=heard.append).spawn(Foreman, False).slice(host=1, gpu=1)
+    weak.break_one()
+    until(lambda: heard)
+    assert "its child" in heard[0].text and "the task broke" in heard[0].text
+
+
+def test_a_child_is_stopped_alone_and_with_its_parent(workers, tmp_path):
+    foremen = workers.spawn(Foreman)
+    one = foremen.slice(host=0, gpu=0)
+    child = one.stop_one(str(tmp_path / "alone"))[0]
+    until((tmp_path / "alone").exists)
+    assert (tmp_path / "alone").read_text() == "not needed"
+    with pytest.raises(meshbus.Refused, match="called from ranks"):
+        child.run  # a launcher has its address only
+    one.work([str(tmp_path / "with")])
+    assert one.leave()[0] == "bye"
+    until((tmp_path / "with").exists)
+    until(lambda: one.states()[0].status == "Stopped")

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from meshbus.actors import ActorMesh
+    from meshbus.children import ActorContext, Child, ChildFailure
     from meshbus.future import Future, as_completed, wait
     from meshbus.hosts import (HostMesh, attach, attach_async, slurm, slurm_async, ssh,
                                ssh_async, start, start_async, take, take_async)
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
 _LAZY = {
     "ActorMesh": "actors",
+    "Child": "children", "ChildFailure": "children", "ActorContext": "children",
     "Future": "future", "as_completed": "future", "wait": "future",
     "HostMesh": "hosts", "attach": "hosts", "slurm": "hosts", "ssh": "hosts", "start": "hosts",
     "start_async": "hosts", "attach_async": "hosts", "slurm_async": "hosts", "ssh_async": "hosts",
@@ -65,16 +67,16 @@ _LAZY = {
 }
 
 __all__ = [
-    "Actor", "ActorFailure", "ActorMesh", "ActorReport", "Bind", "Binding", "BrokenPool",
-    "CallError", "ConfigurationError", "Endpoint", "Error", "Event", "Extent", "FateUnknown",
-    "Future", "HostMesh", "Limits", "MeshFailure", "NotExist", "OutOfRange", "Outcome",
-    "ParseError", "Point", "Pool", "Proc", "ProcMesh", "Process", "QueueFull", "RankReport",
-    "Refused", "RemoteError", "Restart", "RestartReport", "SpawnError", "StopError",
-    "StopRequest", "SystemFailure", "Timeout", "TooLarge", "Unauthorised", "Unreachable",
-    "ValueMesh", "VersionMismatch", "as_completed", "attach", "attach_async", "context",
-    "endpoint", "ignore", "init", "is_rank", "own_role", "progress", "role", "roles", "slurm",
-    "slurm_async", "ssh", "ssh_async", "start", "start_async", "take", "take_async", "this_actor",
-    "this_proc", "versions", "wait",
+    "Actor", "ActorContext", "ActorFailure", "ActorMesh", "ActorReport", "Bind", "Binding",
+    "BrokenPool", "CallError", "Child", "ChildFailure", "ConfigurationError", "Endpoint", "Error",
+    "Event", "Extent", "FateUnknown", "Future", "HostMesh", "Limits", "MeshFailure", "NotExist",
+    "OutOfRange", "Outcome", "ParseError", "Point", "Pool", "Proc", "ProcMesh", "Process",
+    "QueueFull", "RankReport", "Refused", "RemoteError", "Restart", "RestartReport", "SpawnError",
+    "StopError", "StopRequest", "SystemFailure", "Timeout", "TooLarge", "Unauthorised",
+    "Unreachable", "ValueMesh", "VersionMismatch", "as_completed", "attach", "attach_async",
+    "context", "endpoint", "ignore", "init", "is_rank", "own_role", "progress", "role", "roles",
+    "slurm", "slurm_async", "ssh", "ssh_async", "start", "start_async", "take", "take_async",
+    "this_actor", "this_proc", "versions", "wait",
 ]
 
 

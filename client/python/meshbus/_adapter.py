@@ -322,6 +322,17 @@ class Adapter:
             _current.reset(token)  # the thread lives on, and would keep the actor
 
 
+    def on_child_failed(self, child: str, error: str, endpoint: str, causes: list[str]) -> bool:
+        """A child of the actor has failed; whether that is dealt with."""
+        from meshbus.children import ChildFailure
+        token = _current.set(self.actor)
+        try:
+            failure = ChildFailure(child, error, endpoint, tuple(causes))
+            return bool(self.actor.on_child_failed(failure))
+        finally:
+            _current.reset(token)
+
+
 def _check_releases(head: str) -> None:
     """Raises unless this rank has what the launcher has."""
     theirs = dict(entry.rpartition(" ")[::2] for entry in head.split(","))
@@ -332,8 +343,9 @@ def _check_releases(head: str) -> None:
                                "start the workers with the same, by python= or env=")
 
 
-def make_actor(params: bytes, rank: int, actor_id: str, peers: str) -> Adapter:
-    """Makes the actor that a launcher described."""
+def make_actor(params: bytes, rank: int, actor_id: str, peers: str,
+               context: _proc.ActorContext) -> Adapter:
+    """Makes the actor that a launcher, or its parent, described."""
     from meshbus.proc import this_proc
     head, _, body = params.partition(b"\n")
     _check_releases(head.decode(errors="replace")[:200])
@@ -345,6 +357,7 @@ def make_actor(params: bytes, rank: int, actor_id: str, peers: str) -> Adapter:
     actor.proc = this_proc()
     actor.point = actor.proc.point
     actor._peers_ref = peers  # see Actor.peers
+    actor._core = context  # see Actor.context
     token = _current.set(actor)
     try:
         actor.__init__(*args, **kwargs)

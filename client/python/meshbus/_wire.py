@@ -158,6 +158,14 @@ def releases(has_cloudpickle: bool) -> dict[str, str]:
     return names
 
 
+def spawn_params(cls: type, args: Any, kwargs: Any) -> bytes:
+    """What an actor is made of: see _adapter.make_actor()."""
+    parts = dumps((cls, args, kwargs), what=f"{cls.__name__} or one of its arguments")
+    found = releases(b"cloudpickle" in parts[1])
+    head = ",".join(f"{name} {release}" for name, release in found.items())
+    return b"".join((head.encode(), b"\n", *parts))
+
+
 def loads(body: Any) -> tuple[int, Any]:
     """(flags, value). Arrays lie in the body, which they keep alive. Raises Foreign for bytes that
     Python did not make."""

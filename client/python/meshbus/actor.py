@@ -15,6 +15,7 @@ from meshbus.errors import NotExist, Refused
 if TYPE_CHECKING:
     from typing import Self
 
+    from meshbus.children import ActorContext, ChildFailure
     from meshbus.future import Future
     from meshbus.proc import Proc
     from meshbus.reports import ActorReport
@@ -149,8 +150,8 @@ class Actor:
 
     It does one thing at a time: `__init__`, then endpoints, one after the other, then `on_stop`.
     (While a coroutine of it waits, the next one begins.) In a rank it has `rank`, `point`, `id`,
-    `proc` and `peers`, in `__init__` already. What ProcMesh.spawn() returns has the endpoints, and
-    `slice`, `states`, `stop`.
+    `proc`, `peers` and `context`, in `__init__` already. What ProcMesh.spawn() returns has the
+    endpoints, and `slice`, `states`, `stop`.
     """
 
     rank: int
@@ -172,10 +173,25 @@ class Actor:
             from meshbus.peers import actors_at
             if not hasattr(self, "_peers_ref"):
                 raise _only_in_ranks("peers")
+            if not self._peers_ref:
+                raise Refused("an actor that another actor made has no peers in other ranks")
             return actors_at(self._peers_ref, type(self))
+
+    @functools.cached_property
+    def context(self) -> ActorContext:
+        """What the actor can do in its rank: make actors of its own, and stop."""
+        from meshbus.children import ActorContext
+        if not hasattr(self, "_core"):
+            raise _only_in_ranks("context")
+        return ActorContext(self._core)
 
     def on_stop(self, reason: str) -> None:
         """Runs in the rank when the actor is stopped, unless it has failed. Yours to override."""
+
+    def on_child_failed(self, failure: ChildFailure) -> bool:
+        """A child of self.context.spawn() has failed. True: that is dealt with. Otherwise this
+        actor fails too, with that as its cause. Yours to override."""
+        return False
 
     # --- at the launcher ----------------------------------------------------------------------
     def slice(self, **selection: int | slice) -> Self:

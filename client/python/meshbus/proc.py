@@ -47,8 +47,7 @@ class StopRequest:
     reason: str
     """Why, for people."""
     until: float
-    """The end of this rank's part of the grace, by time.monotonic(): then the process is ended,
-    wherever it is. Half of the grace of a stop is kept for SIGTERM and SIGKILL."""
+    """The end of this rank's half of the grace, by time.monotonic(): then its process is ended."""
 
     @property
     def left(self) -> float:

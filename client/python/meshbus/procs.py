@@ -284,7 +284,7 @@ class ProcMesh(ContextManager):
         if taken := [name for name in endpoints_of(cls) if name in dir(ActorMesh)]:
             raise ConfigurationError(f"{cls.__name__}.{taken[0]} cannot be an endpoint: {taken[0]} "
                                      "is what every mesh of actors has; call it something else")
-        params = _spawn_params(cls, args, kwargs)
+        params = _wire.spawn_params(cls, args, kwargs)
         inbox = _client.Inbox()
         pending = self._core.spawn_actors("python", name or self._fresh_name(cls), params, ref,
                                           timeout, again, inbox)
@@ -507,10 +507,3 @@ class Handlers:
         elif event.kind == "restart" and self.on_restart is not None:
             assert event.restart is not None
             self.on_restart(event.restart)
-
-
-def _spawn_params(cls: type, args: Any, kwargs: Any) -> bytes:
-    parts = _wire.dumps((cls, args, kwargs), what=f"{cls.__name__} or one of its arguments")
-    releases = _wire.releases(b"cloudpickle" in parts[1])
-    head = ",".join(f"{name} {release}" for name, release in releases.items())
-    return b"".join((head.encode(), b"\n", *parts))

@@ -28,7 +28,8 @@ void set_actor_factory(py::object make) {
   actor_factory = make.release().ptr();
 }
 
-PythonActor::PythonActor(ActorContext& context, std::string_view params) {
+PythonActor::PythonActor(ActorContext& context, std::string_view params)
+    : context_(std::make_shared<ContextHandle>(context)) {
   Rank::ours().learn(context.proc());
   std::optional<std::string> problem;
   {
@@ -36,8 +37,10 @@ PythonActor::PythonActor(ActorContext& context, std::string_view params) {
     if (!lock) throw std::runtime_error(kEnding);
     try {
       const auto make = py::reinterpret_borrow<py::object>(actor_factory);
-      adapter_ = make(py::bytes(params.data(), params.size()), context.rank(),
-                      context.id().to_string(), context.peers().to_string());
+      adapter_ =
+          make(py::bytes(params.data(), params.size()), context.rank(), context.id().to_string(),
+               // A child has nobody of its name in other ranks.
+               context.parent() ? std::string() : context.peers().to_string(), context_);
       handle_ = adapter_.attr("handle");
       names_ = adapter_.attr("names");
       for (const py::handle name : names_)
@@ -63,6 +66,7 @@ PythonActor::~PythonActor() {
 }
 
 void PythonActor::let_go() {
+  context_->let_go();
   for (auto* const one : {&adapter_, &handle_, &names_}) *one = {};
 }
 
@@ -93,6 +97,21 @@ void PythonActor::on_stop(ActorContext&, const std::string& reason) {
   } catch (py::error_already_set& error) {
     error.discard_as_unraisable("on_stop");
   }
+}
+
+bool PythonActor::on_child_failed(ActorContext&, const ActorFailure& failure) {
+  std::string problem;
+  {
+    const InterpreterLock lock;
+    if (!lock) return false;
+    try {
+      return py::cast<bool>(adapter_.attr("on_child_failed")(
+          failure.actor.to_string(), failure.error, failure.message, failure.causes));
+    } catch (const std::exception& error) {
+      problem = error.what();
+    }
+  }
+  throw std::runtime_error("on_child_failed: " + problem);
 }
 
 void bind_reply(py::module_& module) {

@@ -6,6 +6,7 @@
 #include "client/python/bind/pending.h"
 #include "client/python/bind/places.h"
 #include "client/python/rank/actor_view.h"
+#include "client/python/rank/context_handle.h"
 #include "client/python/rank/python_actor.h"
 #include "client/python/rank/rank.h"
 #include "client/python/rank/template.h"
@@ -22,5 +23,6 @@ PYBIND11_MODULE(_proc, module) {
   bind_reply(module);
   bind_rank(module);
   bind_actor_view(module);
+  bind_context_handle(module);
   bind_template(module);
 }
