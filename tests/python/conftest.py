@@ -17,6 +17,9 @@ TAG = f"MESHBUS_PYTHON_TEST={uuid.uuid4().hex}"
 
 
 def pytest_configure(config):
+    # What a shell starts by & ignores Ctrl-C, and so would all that the tests start.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     name, _, value = TAG.partition("=")
     os.environ[name] = value  # hosts and ranks inherit it
     config.addinivalue_line("markers", "limit(seconds): another limit for the test")

@@ -46,7 +46,9 @@ class BodyParts {
     return many_.data() == nullptr ? std::span(&one_, 1) : many_;
   }
   /// All of it as one piece: as it lies there, or copied to `storage`. Throws std::bad_alloc.
-  std::string_view whole(std::string& storage) const;
+  std::string_view whole(std::string& storage) const {
+    return many_.data() == nullptr ? one_ : gathered(storage);
+  }
   /// A body that outlives this: a share of the SharedBody, or a copy, in sealed memory
   /// (`is_sealed`: for procs of this host, which then read it there) or in plain memory. Throws
   /// std::bad_alloc.
@@ -55,6 +57,8 @@ class BodyParts {
   const SharedBody* shared() const noexcept { return shared_; }
 
  private:
+  std::string_view gathered(std::string& storage) const;
+
   std::string_view one_;
   std::span<const std::string_view> many_;
   const SharedBody* shared_ = nullptr;
