@@ -75,7 +75,9 @@ TEST_CASE("examples: a program with a main loop of its own is a rank") {
   Words expected;
   for (int rank = 0; rank < 4; ++rank)
     expected.push_back("rank " + std::to_string(rank) + " has made 20 steps");
-  CHECK(sorted(lines_of(done.out)) == expected);
+  auto lines = lines_of(done.out);
+  std::erase_if(lines, [](const std::string& line) { return line.ends_with("neighbour"); });
+  CHECK(sorted(std::move(lines)) == expected);
   const auto alone = run_example({"main_loop"});
   CHECK(alone.status == ExitStatus::exited(78));
   CHECK(alone.err.find("not a mesh proc") != std::string::npos);
