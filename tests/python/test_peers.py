@@ -284,6 +284,14 @@ class Foreman(meshbus.Actor):
         return child
 
     @meshbus.endpoint
+    async def come_and_go(self, count):
+        tasks = [self.context.spawn(Task, "one") for _ in range(count)]
+        values = [await task.run.one() for task in tasks]
+        for task in tasks:
+            self.context.stop_child(task)
+        return len(values)
+
+    @meshbus.endpoint
     def leave(self):
         self.context.stop("done", grace=5)
         return "bye"
@@ -321,6 +329,14 @@ def test_an_actor_makes_actors_of_its_own(workers):
     assert all(foremen.wrong())
 
 
+def test_children_come_and_go_from_coroutines_of_many_actors(workers):
+    """Which run on a thread that is none of the library."""
+    meshes = [workers.spawn(Foreman) for _ in range(2)]
+    for _ in range(40):
+        calls = [foremen.come_and_go.call(4) for foremen in meshes]
+        assert [list(call.result(30)) for call in calls] == [[4] * 4] * 2
+
+
 def test_a_parent_deals_with_the_failure_of_a_child_or_fails_with_it(workers):
     foremen = workers.spawn(Foreman).slice(host=0, gpu=0)
     foremen.break_one()
@@ -341,7 +357,7 @@ def test_a_child_is_stopped_alone_and_with_its_parent(workers, tmp_path):
     foremen = workers.spawn(Foreman)
     one = foremen.slice(host=0, gpu=0)
     child = one.stop_one(str(tmp_path / "alone"))[0]
-    until((tmp_path / "alone").exists)
+    until(lambda: (tmp_path / "alone").exists() and (tmp_path / "alone").read_text())
     assert (tmp_path / "alone").read_text() == "not needed"
     with pytest.raises(meshbus.Refused, match="called from ranks"):
         child.run  # a launcher has its address only

@@ -279,7 +279,8 @@ Result<std::shared_ptr<ActorCell>> ActorSystem::make(const std::string& type, co
 
 void ActorSystem::schedule(ActorCell& cell) {
   if (std::exchange(cell.is_scheduled, true)) return;
-  if (pool_.is_here()) {
+  // The batch is for turns, which submit it at their end; other threads have neither.
+  if (pool_.is_here() || !reactor_.is_in_turn()) {
     pool_.submit(cell.shared_from_this());
   } else {
     batch_.push_back(cell.shared_from_this());

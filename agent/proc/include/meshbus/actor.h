@@ -171,8 +171,8 @@ class ActorReply {
   std::shared_ptr<State> state_;
 };
 
-/// What an actor can do, and knows of itself. Handed to its constructor and handlers; only they may
-/// use it, and what they call.
+/// What an actor can do, and knows of itself. For its constructor, its handlers and what they call;
+/// spawn(), stop_child() and stop() for any thread while the actor lives.
 class ActorContext {
  public:
   ActorContext(const ActorContext&) = delete;
