@@ -1,5 +1,6 @@
 """Hosts that are reached by ssh, taken, and meshes that are handed over."""
 import ctypes
+import itertools
 import json
 import os
 import pwd
@@ -159,7 +160,11 @@ def test_errors_have_the_reports_of_the_ranks(hosts):
         hosts.spawn(["sh", "-c", "echo no luck >&2; exit $((RANK + 3))"], 1, mesh=True)
     assert {report.exit_code for report in caught.value.reports} <= {3, 4}
     assert caught.value.reports[0].stderr_tail == "no luck\n"
-    with hosts.spawn(["sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"], 1) as mesh:
+    deaf = "trap '' TERM; echo deaf; while :; do sleep 0.1; done"
+    with hosts.spawn(["sh", "-c", deaf], 1, output="stream") as mesh:
+        ranks = {event.rank for event in itertools.islice(
+            (event for event in mesh.events() if event.kind == "output"), 2)}
+        assert ranks == {0, 1}
         with pytest.raises(meshbus.StopError) as caught:
             mesh.stop(grace=60, timeout=0.5)
         assert [report.rank for report in caught.value.reports] == [0, 1]
