@@ -12,9 +12,9 @@ using namespace std::chrono_literals;
 
 int main(int argc, char** argv) {
   const std::uint64_t most = argc > 1 ? std::stoull(argv[1]) : 10;
-  std::atomic<std::uint64_t> steps{0};
+  static std::atomic<std::uint64_t> steps{0};  // handlers run until the process has ended
   ProcProgram program;
-  program.on(1, [&](Proc&, const Incoming&) { return std::to_string(steps.load()); });
+  program.on(1, [](Proc&, const Incoming&) { return std::to_string(steps.load()); });
   const auto joined = join(program);
   if (!joined) {
     std::cerr << "main_loop: " << joined.error().to_string() << std::endl;

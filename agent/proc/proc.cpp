@@ -234,6 +234,8 @@ Result<Proc*> join(ProcProgram program) {
                 "(ProcSpec::procs_per_process): use bootstrap(), which runs main() for each");
   if (auto made = make_runtime(std::move(birth->bootstrap), program); !made)
     return fail(made.error());
+  // A stop may come before the caller can ask: it is not ended at once for that.
+  (void)the_runtime->stop_requested();
   try {
     the_runtime->start();
   } catch (const std::exception& error) {

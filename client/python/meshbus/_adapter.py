@@ -328,7 +328,11 @@ class Adapter:
         token = _current.set(self.actor)
         try:
             failure = ChildFailure(child, error, endpoint, tuple(causes))
-            return bool(self.actor.on_child_failed(failure))
+            dealt = self.actor.on_child_failed(failure)
+            if isinstance(dealt, Coroutine):
+                dealt.close()
+                raise TypeError(f"{self._name}.on_child_failed is def, not async def")
+            return bool(dealt)
         finally:
             _current.reset(token)
 
@@ -357,7 +361,7 @@ def make_actor(params: bytes, rank: int, actor_id: str, peers: str,
     actor.proc = this_proc()
     actor.point = actor.proc.point
     actor._peers_ref = peers  # see Actor.peers
-    actor._core = context  # see Actor.context
+    actor._meshbus_context = context  # see Actor.context
     token = _current.set(actor)
     try:
         actor.__init__(*args, **kwargs)

@@ -181,9 +181,9 @@ class Actor:
     def context(self) -> ActorContext:
         """What the actor can do in its rank: make actors of its own, and stop."""
         from meshbus.children import ActorContext
-        if not hasattr(self, "_core"):
+        if not hasattr(self, "_meshbus_context"):
             raise _only_in_ranks("context")
-        return ActorContext(self._core)
+        return ActorContext(self._meshbus_context)
 
     def on_stop(self, reason: str) -> None:
         """Runs in the rank when the actor is stopped, unless it has failed. Yours to override."""
