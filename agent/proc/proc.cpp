@@ -164,8 +164,7 @@ Result<Birth> take_birth(const ProcProgram& program) {
   if (auto fine = Runtime::check(program); !fine) return fail(fine.error());
   if (the_runtime != nullptr || the_process != nullptr)
     return fail(ErrorCode::refused,
-                "this process is a mesh proc already: bootstrap() and join() "
-                "are called once");
+                "this process is a mesh proc already: bootstrap() and join() are called once");
   const char* value = std::getenv(mesh_proc::kBootstrapVariable);
   if (value == nullptr) {
     return fail(ErrorCode::not_exist,
@@ -230,8 +229,9 @@ Result<Proc*> join(ProcProgram program) {
   if (!birth) return fail(birth.error());
   if (birth->link)
     return fail(ErrorCode::refused,
-                "join() makes one proc of this process, but it was started as several "
-                "(ProcSpec::procs_per_process): use bootstrap(), which runs main() for each");
+                "this program goes on as one proc (join(), meshbus.init() in Python), but its "
+                "process was started as several: spawn it without procs_per_process "
+                "(--procs-per-process)");
   if (auto made = make_runtime(std::move(birth->bootstrap), program); !made)
     return fail(made.error());
   // A stop may come before the caller can ask: it is not ended at once for that.

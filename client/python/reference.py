@@ -76,7 +76,8 @@ def text_of(node: ast.AST) -> str:
 
 
 def is_property(node: Function) -> bool:
-    return any(getattr(mark, "id", "") == "property" for mark in node.decorator_list)
+    return any(ast.unparse(mark) in ("property", "functools.cached_property")
+               for mark in node.decorator_list)
 
 
 def members(node: ast.ClassDef) -> list[str]:

@@ -20,6 +20,8 @@ namespace {
 constexpr int kSeals = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW;
 /// The kernel copies so much at a time, and may be interrupted in between.
 constexpr std::size_t kStep = 4 * 1024 * 1024;
+/// Each piece is a system call; more of them are put together first.
+constexpr std::size_t kMostPieces = 256;
 /// Blocks of stat(), whatever the file system's are.
 constexpr std::size_t kBlock = 512;
 
@@ -70,6 +72,13 @@ Result<UniqueFd> seal(UniqueFd memory) {
 Result<UniqueFd> SealedMemory::copy(std::span<const Bytes> pieces) {
   std::size_t size = 0;
   for (const auto piece : pieces) size += piece.size();
+  if (pieces.size() > kMostPieces) {
+    std::string all;
+    all.reserve(size);
+    for (const auto piece : pieces) all.append(piece);
+    const Bytes whole = all;
+    return copy({&whole, 1});
+  }
   auto memory = make(size);
   if (!memory) return memory;
   for (auto bytes : pieces) {

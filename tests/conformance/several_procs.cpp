@@ -300,6 +300,8 @@ TEST_CASE("spec 4.4: what cannot share a process is refused in words") {
   auto with_input = self({"several"});
   with_input.input_ranks = {{1, 2}};
   refused(with_input, 2, "rank 1 has no stdin of its own");
+  refused({.kind = ProcKind::mesh, .command = {bin("meshbus_test_proc"), "join"}}, 2,
+          "spawn it without procs_per_process");
   // A wrapper that closes what it does not know.
   auto wrapped = self({"several"});
   wrapped.command.insert(

@@ -183,6 +183,7 @@ class Social : public Actor {
       return self.send(children_.back(), "throw", message.body).has_value() ? "sent" : "not sent";
     });
     on("forgive", [this](ActorContext&, const ActorMessage&) { forgives_ = true; });
+    on("despair", [this](ActorContext&, const ActorMessage&) { despairs_ = true; });
     on("failures", [this](ActorContext&, const ActorMessage&) { return failures_; });
     // "COUNT ACTOR"
     on("flood", [](ActorContext& self, const ActorMessage& message) -> Result<std::string> {
@@ -203,6 +204,7 @@ class Social : public Actor {
   bool on_child_failed(ActorContext&, const ActorFailure& failure) override {
     failures_ += failure.actor.name().to_string() + "[" + std::to_string(failure.actor.pid()) +
                  "] " + failure.message + ": " + failure.error + " ";
+    if (despairs_) throw std::runtime_error("that is too much");
     return forgives_;
   }
   void on_stop(ActorContext&, const std::string&) override { say("parent stops"); }
@@ -211,6 +213,7 @@ class Social : public Actor {
   std::string tocks_, failures_;
   std::vector<ActorId> children_;
   bool forgives_ = false;
+  bool despairs_ = false;
 };
 
 /// Says when it goes.

@@ -81,6 +81,28 @@ std::string share_with_next(Proc& proc, std::size_t size) {
   return "let go";
 }
 
+/// Has the next rank echo the body as pieces and as shared bodies, and sends and casts it so: what
+/// is wrong, or nothing.
+std::string send_pieces(Proc& proc, std::string_view body) {
+  const auto next = (proc.rank() + 1) % proc.world_size();
+  const auto to = proc.mesh().proc_at(next);
+  const std::string_view pieces[] = {body.substr(0, 3), {}, body.substr(3)};
+  const auto sealed = SharedBody::copy(body);
+  const auto plain = SharedBody::of(std::string(body));
+  for (const BodyParts& parts : {BodyParts(pieces), BodyParts(sealed), BodyParts(plain)}) {
+    for (const auto& answer : {proc.call(next, 1, parts, 10s), proc.call(*to, 1, parts, 10s),
+                               proc.call_async(next, 1, parts, 10s).get()}) {
+      if (answer != body) return answer ? "another answer" : answer.error().to_string();
+    }
+    const auto all = proc.call(*proc.mesh().range("gpu", next, next + 1), 1, parts, 10s);
+    if (!all || all->size() != 1 || all->front() != body) return "the call to a view";
+    if (const auto sent = proc.send(next, 19, parts); !sent) return sent.error().to_string();
+    if (const auto cast = proc.cast(*proc.mesh().range("gpu", next, next + 1), 19, parts); !cast)
+      return cast.error().to_string();
+  }
+  return {};
+}
+
 std::string describe(Proc& proc) {
   sigset_t mask;
   ::pthread_sigmask(SIG_SETMASK, nullptr, &mask);
@@ -185,6 +207,7 @@ void add_handlers(ProcProgram& program) {
             return std::string("kept") +
                    (kept.back().bytes().data() == call.body.data() ? " as it lies" : " a copy");
           })
+      .on(24, [](Proc& proc, const Incoming& call) { return send_pieces(proc, call.body); })
       .on(23, [](Proc&, const Incoming&) {  // tells all of it, in one piece
         std::string all;
         for (const auto& body : kept) all += body.bytes();
@@ -206,7 +229,8 @@ int go_on(ProcProgram program, const std::string& mode) {
   if (mode == "join-own-signals") {
     program.leave_signals();
   }
-  program.on_stop([](Proc&, const std::string& reason) { say("on_stop: " + reason); });
+  if (mode != "join-silent")
+    program.on_stop([](Proc&, const std::string& reason) { say("on_stop: " + reason); });
   const auto proc = join(program);
   if (!proc) return say(proc.error().to_string()), 78;
   say(join(ProcProgram()).error().to_string());

@@ -1,6 +1,7 @@
 """Actors that talk to other actors, and what an actor knows of itself."""
 import asyncio
 import pathlib
+import threading
 import time
 
 import pytest
@@ -292,12 +293,48 @@ class Foreman(meshbus.Actor):
         return len(values)
 
     @meshbus.endpoint
+    def make(self):
+        return self.context.spawn(Task, "made")
+
+    @meshbus.endpoint
     def leave(self):
         self.context.stop("done", grace=5)
         return "bye"
 
     @meshbus.endpoint
+    def know(self, child):
+        """A child that has been elsewhere is what it was."""
+        mine = self.context.spawn(Task, "mine")
+        return child.run.one().result(20), child == child, mine != child, type(child).__name__
+
+    @meshbus.endpoint
+    def late(self):
+        context = self.context
+        self.context.stop("done")
+
+        def spawn_then():
+            while True:  # until the actor has ended
+                try:
+                    context.spawn(Task, "late")
+                except meshbus.SpawnError as error:
+                    with open(self.note, "w") as file:
+                        file.write(str(error))
+                    return
+                time.sleep(0.01)  # sleep-ok: nothing tells a thread that its actor has ended
+        threading.Thread(target=spawn_then).start()
+
+    @meshbus.endpoint
+    def note_to(self, path):
+        self.note = path
+
+    @meshbus.endpoint
     def wrong(self):
+        class Named(meshbus.Actor):
+            @meshbus.endpoint
+            def ref(self):
+                pass
+        with pytest.raises(meshbus.ConfigurationError, match="ref is what every Child has"):
+            self.context.spawn(Named)
         with pytest.raises(meshbus.ConfigurationError, match="derives from meshbus.Actor"):
             self.context.spawn(int)
         with pytest.raises(meshbus.ConfigurationError, match="what spawn"):
@@ -327,6 +364,46 @@ def test_an_actor_makes_actors_of_its_own(workers):
         assert is_parent and is_rank and is_own
         assert text.startswith("<Child Task: ")
     assert all(foremen.wrong())
+
+
+class Hopeless(Foreman):
+    """Cannot deal with failures."""
+
+    async def on_child_failed(self, failure):
+        raise AssertionError("nobody awaits it")
+
+
+class Desperate(Foreman):
+    """The same."""
+
+    def on_child_failed(self, failure):
+        raise LookupError("no spare")
+
+
+@pytest.mark.parametrize("cls, text", [(Hopeless, "is def, not async def"),
+                                       (Desperate, "LookupError: no spare")])
+def test_a_parent_that_cannot_deal_with_a_failure_fails_by_both(workers, cls, text):
+    heard = []
+    one = workers.options(on_failure=heard.append).spawn(cls).slice(host=0, gpu=0)
+    one.break_one()
+    until(lambda: heard)
+    assert text in heard[0].text and "the task broke" in heard[0].text
+
+
+def test_a_child_that_travels_is_a_child(workers):
+    foremen = workers.spawn(Foreman)
+    one, other = foremen.slice(host=0, gpu=0), foremen.slice(host=1, gpu=0)
+    child = one.make()[0]
+    assert other.know(child)[0] == ("made 4", True, True, "Child")
+
+
+def test_the_context_of_an_actor_that_has_ended_spawns_nothing(workers, tmp_path):
+    one = workers.spawn(Foreman).slice(host=0, gpu=0)
+    note = tmp_path / "note"
+    one.note_to(str(note))
+    one.late()
+    until(lambda: note.exists() and note.read_text())
+    assert "it gets no more children" in note.read_text()
 
 
 def test_children_come_and_go_from_coroutines_of_many_actors(workers):

@@ -98,7 +98,7 @@ def test_a_rank_knows_how_long_it_may_go_on_after_a_stop(hosts, tmp_path):
                     "print('ready', flush=True)\n"
                     "while not proc.stop_requested: threading.Event().wait(0.01)\n"
                     "stop = proc.stop_request\n"
-                    "print(stop.reason, 5 < stop.left <= 20, flush=True)\n"
+                    "print(stop.reason, 5 < stop.left <= 10, flush=True)\n"
                     "sys.exit(stop.code + 5)\n")
     with hosts.spawn(python(str(path)), 1, mesh=True, output="stream", env=environment(),
                      on_failure=meshbus.ignore) as mesh:

@@ -114,6 +114,10 @@ void ActorContext::cancel(std::uint64_t delayed) {
   system_.cancel(cell_, delayed);
 }
 
+std::shared_ptr<ActorContext> ActorContext::share() {
+  return {cell_.shared_from_this(), this};
+}
+
 Result<ActorId> ActorContext::spawn(const std::string& type, std::string_view params) {
   return system_.spawn_child(cell_, type, params);
 }

@@ -93,13 +93,14 @@ bool ActorSystem::settle(ActorCell& cell, const ActorStep& step, std::optional<F
 
 Result<ActorId> ActorSystem::spawn_child(ActorCell& parent, const std::string& type,
                                          std::string_view params) {
+  std::string kept(params);  // without the lock: it may be large
   const Lock lock(mutex_);
   if (!parent.life.is_open())
     return fail(ErrorCode::actor_spawn_error, "actor " + parent.id.to_string() + " " +
                                                   parent.life.words() +
                                                   ": it gets no more children");
   const auto name = parent.id.name();
-  auto made = make(type, name, table_.next_pid(name.to_string()), std::string(params));
+  auto made = make(type, name, table_.next_pid(name.to_string()), std::move(kept));
   if (!made) return fail(std::move(made).error());
   auto& child = **made;
   child.rank = parent.rank;

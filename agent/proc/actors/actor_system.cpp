@@ -1,6 +1,7 @@
 #include "agent/proc/actors/actor_system.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "common/base/log.h"
@@ -360,12 +361,17 @@ void ActorSystem::tell_parent(ActorCell& cell) {
   cell.parent->tasks.push_back(
       {"the failure of its child " + name_of(cell),
        [failure](Actor& actor, ActorContext& context) -> std::optional<Fault> {
-         if (actor.on_child_failed(context, failure)) return std::nullopt;
          const std::string child =
              failure.actor.name().to_string() + "[" + std::to_string(failure.actor.pid()) + "]";
-         Fault own{"its child " + child + " has failed", "", {failure.error}};
-         if (!failure.message.empty())
-           own.causes.front() = "in message " + failure.message + ": " + failure.error;
+         Fault own{"its child " + child + " has failed", "", {}};
+         try {
+           if (actor.on_child_failed(context, failure)) return std::nullopt;
+         } catch (...) {
+           own = describe(std::current_exception(), "the failure of its child " + child);
+         }
+         own.causes.push_back(failure.message.empty()
+                                  ? failure.error
+                                  : "in message " + failure.message + ": " + failure.error);
          own.causes.insert(own.causes.end(), failure.causes.begin(), failure.causes.end());
          if (own.causes.size() > 16) own.causes.resize(16);
          return own;

@@ -148,10 +148,11 @@ void Runtime::shutdown(int code) {
   // A child of fork() that exits has no part in this; its parent goes on.
   if (sender_.is_forked() || SharedLoop::is_here()) return;
   if (!loop_.is_started()) {
-    // run() could not make it, and has thrown.
+    // start() could not make it, and has thrown.
     if (!ending_.is_process()) work_.finish();
     return;
   }
+  life_.end_main(code);  // by exit(), it may be
   Reactor& reactor = loop_.reactor();
   reactor.post([this] { ending_.begin_exit(); });
   if (has_worker()) work_.finish();

@@ -21,12 +21,12 @@ HeldBytes::HeldBytes(py::handle object) {
 
 HeldParts::HeldParts(py::handle parts) {
   if (!PyList_Check(parts.ptr())) {
-    one_ = first_.emplace(parts).view();
+    one_.emplace(parts);
     return;
   }
-  held_.emplace();
+  many_.emplace();
   for (const auto part : py::reinterpret_borrow<py::list>(parts))
-    views_.push_back(held_->emplace_back(part).view());
+    views_.push_back(many_->emplace_back(part).view());
 }
 
 std::string gather(py::handle parts) {

@@ -36,20 +36,20 @@ class HeldBytes {
   Py_buffer buffer_{};
 };
 
-/// The same of a bytes-like object, or of a list of these that are sent one behind the other. The
-/// library copies them once, to where they are sent from.
+/// The same of a bytes-like object, or of a list of these that are sent one behind the other: see
+/// BodyParts, which they become.
 class HeldParts {
  public:
   explicit HeldParts(py::handle parts);
   HeldParts(const HeldParts&) = delete;
   HeldParts& operator=(const HeldParts&) = delete;
 
-  BodyParts parts() const { return views_.empty() ? BodyParts(one_) : BodyParts(views_); }
+  BodyParts parts() const { return one_ ? BodyParts(one_->view()) : BodyParts(views_); }
 
  private:
-  std::optional<HeldBytes> first_;
-  std::string_view one_;
-  std::optional<std::deque<HeldBytes>> held_;
+  std::optional<HeldBytes> one_;
+  /// Those of a list, and what they hold.
+  std::optional<std::deque<HeldBytes>> many_;
   std::vector<std::string_view> views_;
 };
 

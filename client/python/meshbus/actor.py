@@ -10,7 +10,7 @@ from types import MethodType, TracebackType
 from typing import (TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar,
                     overload)
 
-from meshbus.errors import NotExist, Refused
+from meshbus.errors import ConfigurationError, NotExist, Refused
 
 if TYPE_CHECKING:
     from typing import Self
@@ -190,7 +190,7 @@ class Actor:
 
     def on_child_failed(self, failure: ChildFailure) -> bool:
         """A child of self.context.spawn() has failed. True: that is dealt with. Otherwise this
-        actor fails too, with that as its cause. Yours to override."""
+        actor fails too, with that as its cause. Yours to override, by a def."""
         return False
 
     # --- at the launcher ----------------------------------------------------------------------
@@ -260,6 +260,18 @@ def endpoints_of(cls: type) -> dict[str, EndpointMethod[Any, Any]]:
             else:
                 found.pop(name, None)
     return found
+
+
+def actor_class(cls: object, view: type) -> type[Actor]:
+    """For the package: a class that spawn() was given. Raises ConfigurationError when it is none,
+    or when `view`, which has its endpoints as attributes, has something else of such a name."""
+    if not isinstance(cls, type) or not issubclass(cls, Actor):
+        raise ConfigurationError(f"spawn() wants a class that derives from meshbus.Actor, not "
+                                 f"{cls!r}")
+    if taken := [name for name in endpoints_of(cls) if name in dir(view)]:
+        raise ConfigurationError(f"{cls.__name__}.{taken[0]} cannot be an endpoint: {taken[0]} is "
+                                 f"what every {view.__name__} has; call it something else")
+    return cls
 
 
 def no_endpoint(cls: type, name: str) -> AttributeError:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar
 
 from meshbus import _checks, _proc, _wire
-from meshbus.actor import Actor
+from meshbus.actor import Actor, actor_class
 from meshbus.errors import ConfigurationError
 from meshbus.peers import Peers
 
@@ -16,7 +16,11 @@ A = TypeVar("A", bound=Actor)
 
 class Child(Peers):
     """An actor that another actor made in its rank: its endpoints, as of peers, of one actor.
-    `await child.add.one(2)` is the value itself. It may be sent to actors elsewhere."""
+    `await child.add.one(2)` is the value itself. It may be sent to actors elsewhere. The actor
+    lives until it is stopped, or its parent is; dropping this ends nothing."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_child_at, (self.ref, self._cls))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Child) and other.ref == self.ref
@@ -26,6 +30,10 @@ class Child(Peers):
 
     def __repr__(self) -> str:
         return f"<Child {self._cls.__name__}: {self.ref}>"
+
+
+def _child_at(ref: str, cls: type[Actor]) -> Child:
+    return Child(_proc.Actors.parse(ref), cls)
 
 
 @dataclass(frozen=True)
@@ -46,8 +54,8 @@ class ChildFailure:
 
 
 class ActorContext:
-    """What an actor can do in its rank. Any thread, as long as the actor lives; then it raises
-    Refused."""
+    """What an actor can do in its rank, on any thread. Once the actor has ended, spawn() raises
+    SpawnError, and the others do nothing."""
 
     def __init__(self, core: _proc.ActorContext) -> None:
         self._core = core
@@ -56,11 +64,8 @@ class ActorContext:
         """Makes an actor in this rank, with this one as its parent. It is there at once; when its
         constructor raises, on_child_failed() hears of it. It is stopped before its parent is.
         (For type checkers it is an actor; it is a Child.)"""
-        if not isinstance(cls, type) or not issubclass(cls, Actor):
-            raise ConfigurationError(f"spawn() wants a class that derives from meshbus.Actor, not "
-                                     f"{cls!r}")
-        made = self._core.spawn(_wire.spawn_params(cls, args, kwargs))
-        child: Any = Child(_proc.Actors.parse(made), cls)
+        actor = actor_class(cls, Child)
+        child: Any = _child_at(self._core.spawn(_wire.spawn_params(actor, args, kwargs)), actor)
         return child
 
     def stop_child(self, child: Actor, reason: str = "stop", grace: float = 10) -> None:

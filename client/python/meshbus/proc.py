@@ -47,7 +47,8 @@ class StopRequest:
     reason: str
     """Why, for people."""
     until: float
-    """The end of this rank's half of the grace, by time.monotonic(): then its process is ended."""
+    """When this rank is ended, by time.monotonic(). A stop leaves it half of its grace, a signal
+    the setting terminate.grace."""
 
     @property
     def left(self) -> float:
@@ -234,9 +235,11 @@ def _start(ports: Mapping[int, Callable[..., Any]], on_stop: Callable[[str], Non
         raise NotExist("this process was not started as a rank: hosts.spawn(..., mesh=True), "
                        "hosts.workers() and `meshbus run --mesh` start ranks")
     _this, _pid = Proc(), os.getpid()  # actors and messages may come before start() returns
+    atexit.register(_leave)  # so may a stop, which ends the wait by SystemExit
     try:
         _proc.start(dict(ports), on_stop, actor_threads)
-    except BaseException:
+    except Exception:
+        atexit.unregister(_leave)
         _this = None
         raise
     # The library has unset it; what copies os.environ must not pass it on.
@@ -246,7 +249,6 @@ def _start(ports: Mapping[int, Callable[..., Any]], on_stop: Callable[[str], Non
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(line_buffering=True)
-    atexit.register(_leave)
     return _this
 
 

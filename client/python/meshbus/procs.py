@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from meshbus import _checks, _client, _context, _wire, reports
 from meshbus._owner import ContextManager
 from meshbus._views import cut
-from meshbus.actor import Actor, endpoint, endpoints_of
+from meshbus.actor import Actor, actor_class, endpoint
 from meshbus.actors import ActorMesh
 from meshbus.errors import (ActorFailure, ConfigurationError, Error, MeshFailure, OutOfRange,
                             Refused, Timeout)
@@ -278,18 +278,13 @@ class ProcMesh(ContextManager):
                   on_failure: Callable[[ActorReport], object] | None,
                   again: bool = False) -> Future[A]:
         check_process(self._process)
-        if not isinstance(cls, type) or not issubclass(cls, Actor):
-            raise ConfigurationError(f"spawn() wants a class that derives from meshbus.Actor, not "
-                                     f"{cls!r}")
-        if taken := [name for name in endpoints_of(cls) if name in dir(ActorMesh)]:
-            raise ConfigurationError(f"{cls.__name__}.{taken[0]} cannot be an endpoint: {taken[0]} "
-                                     "is what every mesh of actors has; call it something else")
-        params = _wire.spawn_params(cls, args, kwargs)
+        actor = actor_class(cls, ActorMesh)
+        params = _wire.spawn_params(actor, args, kwargs)
         inbox = _client.Inbox()
-        pending = self._core.spawn_actors("python", name or self._fresh_name(cls), params, ref,
+        pending = self._core.spawn_actors("python", name or self._fresh_name(actor), params, ref,
                                           timeout, again, inbox)
         def made(core: _client.Actors) -> Any:
-            actors = ActorMesh(core, cls, inbox, on_failure)
+            actors = ActorMesh(core, actor, inbox, on_failure)
             self._actors.add(actors)
             return actors
         return Future(pending, made)

@@ -1,6 +1,7 @@
 #include "client/python/rank/context_handle.h"
 
-#include <chrono>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -8,32 +9,32 @@
 
 #include "client/python/bind/errors.h"
 #include "client/python/bind/waiting.h"
+#include "meshbus/actor.h"
 
 namespace meshbus::python {
 
 namespace py = pybind11;
 
-ActorContext& ContextHandle::get() const {
-  if (context_ == nullptr) raise(Error(ErrorCode::refused, "this actor has ended"));
-  return *context_;
-}
-
 void bind_context_handle(py::module_& module) {
-  py::class_<ContextHandle, std::shared_ptr<ContextHandle>>(module, "ActorContext",
-                                                            "What an actor can do.")
+  py::class_<ActorContext, std::shared_ptr<ActorContext>>(module, "ActorContext",
+                                                          "What an actor can do.")
       .def("spawn",
-           [](const ContextHandle& self, const py::bytes& params) {
-             return must(self.get().spawn("python", std::string_view(params))).to_string();
+           [](ActorContext& self, const py::bytes& params) {
+             const std::string_view view = params;
+             return must(without_gil([&] { return self.spawn("python", view); })).to_string();
            })
       .def("stop_child",
-           [](const ContextHandle& self, const std::string& child, const std::string& reason,
+           [](ActorContext& self, const std::string& child, const std::string& reason,
               double grace) {
-             self.get().stop_child(must(ActorId::parse(child)), reason, milliseconds_of(grace));
+             const auto id = must(ActorId::parse(child));
+             without_gil([&] { self.stop_child(id, reason, milliseconds_of(grace)); });
            })
-      .def("stop", [](const ContextHandle& self, const std::string& reason,
-                      double grace) { self.get().stop(reason, milliseconds_of(grace)); })
-      .def("parent", [](const ContextHandle& self) {
-        const auto parent = self.get().parent();
+      .def("stop",
+           [](ActorContext& self, const std::string& reason, double grace) {
+             without_gil([&] { self.stop(reason, milliseconds_of(grace)); });
+           })
+      .def("parent", [](const ActorContext& self) {
+        const auto parent = self.parent();
         return parent ? std::optional(parent->to_string()) : std::nullopt;
       });
 }

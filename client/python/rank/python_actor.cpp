@@ -28,8 +28,7 @@ void set_actor_factory(py::object make) {
   actor_factory = make.release().ptr();
 }
 
-PythonActor::PythonActor(ActorContext& context, std::string_view params)
-    : context_(std::make_shared<ContextHandle>(context)) {
+PythonActor::PythonActor(ActorContext& context, std::string_view params) {
   Rank::ours().learn(context.proc());
   std::optional<std::string> problem;
   {
@@ -40,7 +39,7 @@ PythonActor::PythonActor(ActorContext& context, std::string_view params)
       adapter_ =
           make(py::bytes(params.data(), params.size()), context.rank(), context.id().to_string(),
                // A child has nobody of its name in other ranks.
-               context.parent() ? std::string() : context.peers().to_string(), context_);
+               context.parent() ? std::string() : context.peers().to_string(), context.share());
       handle_ = adapter_.attr("handle");
       names_ = adapter_.attr("names");
       for (const py::handle name : names_)
@@ -66,7 +65,6 @@ PythonActor::~PythonActor() {
 }
 
 void PythonActor::let_go() {
-  context_->let_go();
   for (auto* const one : {&adapter_, &handle_, &names_}) *one = {};
 }
 

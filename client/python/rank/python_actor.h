@@ -6,7 +6,6 @@
 
 #include <pybind11/pybind11.h>
 
-#include "client/python/rank/context_handle.h"
 #include "meshbus/actor.h"
 
 namespace meshbus::python {
@@ -33,7 +32,6 @@ class PythonActor : public Actor {
   /// `name`: that of the endpoint, as a Python text.
   Result<std::string> handle(py::handle name, ActorContext& context, const ActorMessage& message);
 
-  std::shared_ptr<ContextHandle> context_;
   py::object adapter_;
   /// What every message needs of it: its handle(), and the names of its endpoints.
   py::object handle_;

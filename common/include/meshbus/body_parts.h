@@ -10,18 +10,21 @@
 
 namespace [[gnu::visibility("default")]] meshbus {
 
-/// What is sent: bytes, pieces of them that arrive as one body (a gather list), or a SharedBody.
-/// The functions that send make it of what they are given:
+/// This is what all functions that send take: bytes, pieces of them that arrive as one body (a
+/// gather list), or a SharedBody.
 ///
 ///     proc.call(3, 1, "hello", 10s);
 ///
 ///     const std::string_view pieces[] = {head, {data, size}};
-///     proc.call(3, 1, pieces, 10s);  // copied once, to where they are sent from
+///     proc.call(3, 1, pieces, 10s);
 ///
-///     proc.call(3, 1, SharedBody::of(std::move(text)), 10s);  // a large one is not copied
+///     const auto weights = SharedBody::make(bytes, fill);
+///     proc.call(3, 1, *weights, 10s);
 ///
-/// It refers to all that, which must stay as it is until the function that takes it returns. Any
-/// thread.
+/// Pieces above 1 MiB in all are copied once, to where they are sent from; smaller ones go through
+/// a text. A SharedBody of sealed memory (make(), copy(), gather()) is not copied, except behind
+/// the header of a message to an actor; any other one is copied for procs of this host and for
+/// many. All of it must stay as it is until the function that takes it returns. Any thread.
 class BodyParts {
  public:
   BodyParts() = default;  ///< An empty body.

@@ -290,6 +290,15 @@ TEST_CASE("actors: children are stopped before their parent, and their failures 
   CHECK(failure.reason == "its child strict[2] has failed");
   CHECK(failure.causes == Texts{"in message throw: spilt milk"});
   CHECK(actors.says(0, "child 1 stops: its parent strict[0] has failed"));
+  // One that throws instead of dealing with it: both failures are told.
+  auto desperate = actors.spawn("social", "desperate", "");
+  CHECK(values(must(desperate.call("spawn", "child", in_time)))[0].ends_with("desperate[1]"));
+  CHECK(values(must(desperate.call("despair", "", in_time))) == Texts{""});
+  CHECK(values(must(desperate.call("tell child", "spilt milk", in_time))) == Texts{"sent"});
+  const auto both = must(desperate.wait_for_failure(in_time));
+  CHECK(both.reason == "that is too much");
+  CHECK(both.message == "the failure of its child desperate[1]");
+  CHECK(both.causes == Texts{"in message throw: spilt milk"});
   // A child whose constructor throws, and one of another kind.
   auto third = actors.spawn("social", "third", "");
   CHECK(values(must(third.call("spawn", "fragile all", in_time)))[0].ends_with("third[1]"));

@@ -124,6 +124,30 @@ TEST_CASE(
   must(echoes.hosts.shutdown(in_time));
 }
 
+TEST_CASE("client: pieces and shared bodies go from rank to rank, too") {
+  Echoes echoes("host=1");
+  std::string arrived;
+  for (const std::size_t size : {std::size_t{100}, std::size_t{40'000}, 2 * kMiB}) {
+    CHECK(must(echoes.call(0, 24, std::string(size, 'x'))).empty());
+    for (int i = 0; i < 6; ++i) arrived += std::to_string(size) + "+ ";
+  }
+  CHECK(must(echoes.call(1, 19, "?")) == arrived);
+  must(echoes.hosts.shutdown(in_time));
+}
+
+TEST_CASE("client: what is kept of large bodies counts for what a proc has room for") {
+  Echoes echoes("host=1", {{"message.limit", "2MiB"}});
+  const std::string body(2 * kMiB, 'x');
+  for (int i = 0; i < 2; ++i) CHECK(must(echoes.call(0, 22, body)) == "kept as it lies");
+  const auto refused = echoes.call(0, 22, body);
+  REQUIRE_FALSE(refused.has_value());
+  CHECK(refused.error().code() == ErrorCode::queue_full);
+  CHECK(refused.error().detail().find("4194304 are on their way to it or in use") !=
+        std::string::npos);
+  CHECK((must(echoes.call(1, 1, body)) == body));  // the other one has room
+  must(echoes.hosts.shutdown(in_time));
+}
+
 TEST_CASE("client: spec 9.2: what is above message.limit is refused with both sizes") {
   Echoes echoes("host=1", {{"message.limit", "4MiB"}});
   const std::string body(5 * kMiB, 'x');

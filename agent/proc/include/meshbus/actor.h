@@ -82,7 +82,7 @@ struct ActorMessage {
   /// What keeps `body`, for share(); null: nothing does.
   const std::shared_ptr<const void>* owner = nullptr;
 
-  /// The body, for as long as one likes: a large one without a copy.
+  /// The body, for as long as one likes: above 1 MiB without a copy. See Incoming::share().
   SharedBody share() const { return SharedBody::keep(body, owner); }
 };
 
@@ -171,8 +171,8 @@ class ActorReply {
   std::shared_ptr<State> state_;
 };
 
-/// What an actor can do, and knows of itself. For its constructor, its handlers and what they call;
-/// spawn(), stop_child() and stop() for any thread while the actor lives.
+/// What an actor can do, and knows of itself. Handed to its constructor and handlers; only they may
+/// use it, and what they call. share() is for others.
 class ActorContext {
  public:
   ActorContext(const ActorContext&) = delete;
@@ -217,6 +217,11 @@ class ActorContext {
                   std::chrono::milliseconds grace = std::chrono::seconds(10));
   /// This actor stops when the handler returns and its mailbox is empty, within the grace.
   void stop(const std::string& reason, std::chrono::milliseconds grace = std::chrono::seconds(10));
+
+  /// For threads of the program's own, as long as the proc lives: there spawn(), stop_child(),
+  /// stop(), id() and parent() may be called. Once the actor has ended, spawn() fails with
+  /// actor_spawn_error, and the others do nothing.
+  std::shared_ptr<ActorContext> share();
 
   /// In a handler of a call: what the handler returns is no answer, the reply is. Of a message: a
   /// reply that goes nowhere.

@@ -91,7 +91,9 @@ struct Incoming {
   /// What keeps `body`, for share(); null: nothing does.
   const std::shared_ptr<const void>* owner = nullptr;
 
-  /// The body, for as long as one likes: a large one without a copy.
+  /// The body, for as long as one likes: above 64 KiB without a copy. One above 1 MiB counts for
+  /// the large bodies that this proc has room for, 2 x message.limit in all, until its last share
+  /// goes: copy what is kept for long (meshbus/large_text.h).
   SharedBody share() const { return SharedBody::keep(body, owner); }
 };
 
@@ -108,8 +110,9 @@ struct Undelivered {
 struct StopRequest {
   int code = 0;        ///< The exit code that the proc is to have: 128+n for a signal n.
   std::string reason;  ///< Why, for people.
-  /// The end of the proc's part of the grace: then the process is ended, wherever it is. The agent
-  /// keeps half of the grace of a stop for SIGTERM and SIGKILL. time_point::max(): never.
+  /// When the proc ends itself, wherever it is. Its agent's question leaves it half of the grace of
+  /// the stop; the other half is for SIGTERM and SIGKILL. A signal leaves it terminate.grace, since
+  /// nobody says when SIGKILL comes. time_point::max(): never.
   std::chrono::steady_clock::time_point until;
 };
 
@@ -176,8 +179,9 @@ class ProcProgram {
   /// How many actors run at the same time, 1 to 64; default 4. Handlers that run for longer than a
   /// second do not count.
   ProcProgram& actor_threads(unsigned threads);
-  /// SIGTERM and SIGINT are the program's own: the library installs no handlers. Its agent's stop
-  /// still comes to on_stop().
+  /// SIGTERM and SIGINT are the program's own: the library installs no handlers. The question of
+  /// its agent still comes to on_stop(); a proc that is not Ready yet is not asked, but gets
+  /// SIGTERM.
   ProcProgram& leave_signals();
 
  private:
@@ -206,8 +210,8 @@ class ProcProgram {
   std::string mistake_;
 };
 
-/// Whether this process was started as a proc of a mesh and has not called bootstrap() yet:
-/// MESHBUS_BOOTSTRAP is set.
+/// Whether this process was started as a proc of a mesh and has called neither bootstrap() nor
+/// join() yet: MESHBUS_BOOTSTRAP is set.
 bool is_mesh_proc() noexcept;
 
 /// Makes this process the proc it was started as, and runs `program`. Never returns then; otherwise
@@ -228,11 +232,11 @@ Result<void> bootstrap(const ProcProgram& program);
 ///     while (!(*proc)->stop_requested()) step(**proc);
 ///     return 0;
 ///
-/// The proc leaves the bus in exit(), and so at the end of the process' main(): as bootstrap() does
-/// then, but the exit code is what the program exits with, also after a stop (StopRequest::code
-/// says which one was asked for). `program` has handlers and the like, but no main(). Never null.
-/// Errors: as bootstrap(); configuration_error: it has a main(); refused: the process was started
-/// as several procs.
+/// The proc leaves the bus in exit(), and so after the end of the process' main(). Handlers run
+/// until then: what they use has to outlive main(), as a static does. The exit code is what the
+/// program exits with, also after a stop (StopRequest::code says which one was asked for).
+/// `program` has handlers and the like, but no main(). Never null. Errors: as bootstrap();
+/// configuration_error: it has a main(); refused: the process was started as several procs.
 Result<Proc*> join(ProcProgram program);
 
 /// bootstrap() for programs that are nothing but mesh procs: prints the error and exits with 78
