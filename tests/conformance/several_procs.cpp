@@ -151,7 +151,7 @@ TEST_CASE(
       INFO(end.reason);
       CHECK(as_expected(end));
     }
-    CHECK(mesh.heard.failures().size() == 3);
+    CHECK(wait_until([&] { return mesh.heard.failures().size() == 3; }, in_time));
     for (const std::uint64_t rank : {0U, 1U, 2U})
       CHECK(mesh.status()[rank].state == ProcState::ready);
   };

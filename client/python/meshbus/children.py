@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar, cast
 
 from meshbus import _checks, _proc, _wire
 from meshbus.actor import Actor, actor_class
@@ -65,8 +65,8 @@ class ActorContext:
         constructor raises, on_child_failed() hears of it. It is stopped before its parent is.
         (For type checkers it is an actor; it is a Child.)"""
         actor = actor_class(cls, Child)
-        child: Any = _child_at(self._core.spawn(_wire.spawn_params(actor, args, kwargs)), actor)
-        return child
+        ref = self._core.spawn(_wire.spawn_params(actor, args, kwargs))
+        return cast(A, _child_at(ref, actor))
 
     def stop_child(self, child: Actor, reason: str = "stop", grace: float = 10) -> None:
         """Asks a child to stop: what is in its mailbox comes first, within `grace` seconds. One

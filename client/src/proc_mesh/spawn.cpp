@@ -247,14 +247,15 @@ class Spawn {
     const bool is_in_time = monitor_.progress().wait_while_changing(is_decided, idle);
     auto table = monitor_.progress().table();
     if (!spec_.partial && has_fallen(table)) {
-      // The words of the exit report are worth the little time that they take.
+      // The words of the exit report are worth the time that they take: some ms, more on a busy
+      // host.
       monitor_.progress().wait(
           [](const RankTable& now) {
             return std::all_of(now.ranks().begin(), now.ranks().end(), [](const RankReport& rank) {
               return !is_fallen(rank) || !rank.reason.empty();
             });
           },
-          RankTable::kFailureLimit);
+          RankTable::kExitReportLimit);
       return creation_error(monitor_.progress().table());
     }
     const auto left = undecided(table);
