@@ -152,9 +152,11 @@ std::string suggestion(const CLI::App& app, int argc, char** argv,
   const auto word = unknown_flag(*verb, {argv + 2, argv + argc});
   if (word.empty()) return {};
   const auto flags = flags_of(*verb);
-  const auto near = did_you_mean(word, flags);
+  std::vector<std::string_view> names(flags.begin(), flags.end());
+  for (auto& name : names) name.remove_prefix(2);
+  const auto near = did_you_mean(std::string_view(word).substr(2), names);
   return path + " " + first + " has no " + word +
-         (near.empty() ? "" : "; did you mean " + std::string(near) + "?");
+         (near.empty() ? "" : "; did you mean --" + std::string(near) + "?");
 }
 
 /// Every user of the machine can read a command line: overwrites what is secret in this one.
@@ -172,17 +174,32 @@ void hide_tokens(int argc, char** argv) {
   }
 }
 
+/// The first one that its help has; empty: none.
+std::string first_example(const CLI::App& verb) {
+  constexpr std::string_view before = "\n  meshbus ";
+  const std::string footer = verb.get_footer();
+  const auto begin = footer.find(before);
+  if (begin == std::string::npos) return {};
+  const auto end = footer.find('\n', begin + 1);
+  return footer.substr(begin + 3, end == std::string::npos ? end : end - begin - 3);
+}
+
 /// What CLI11 says of a mistake, in the form that our own messages have.
-std::string in_own_words(const CLI::App& app, const std::string& text) {
-  std::smatch part;
-  static const std::regex extra("The following arguments? (?:was|were) not expected: (.*)");
-  if (!std::regex_match(text, part, extra)) return option_error(text);
+std::string in_own_words(const CLI::App& app, const CLI::ParseError& error) {
   std::string path = "meshbus";
-  for (const auto* verb = &app; !verb->get_subcommands().empty();) {
+  const CLI::App* verb = &app;
+  while (!verb->get_subcommands().empty()) {
     verb = verb->get_subcommands().front();
     path += " " + verb->get_name();
   }
-  return path + " does not understand '" + part.str(1) + "'; see " + path + " --help";
+  const std::string text = error.what();
+  const bool is_missing = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
+  if (const auto example = first_example(*verb); is_missing && !example.empty())
+    return path + ": " + text + "; for example: " + example;
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr) return option_error(text);
+  const auto words = verb->remaining();
+  return path + " does not understand '" + (words.empty() ? text : words.front()) + "'; see " +
+         path + " --help";
 }
 
 int refuse(const std::string& better, const std::string& else_text) {
@@ -230,7 +247,7 @@ int run_command_line(int argc, char** argv) {
   } catch (const CLI::Success& done) {
     return app.exit(done);
   } catch (const CLI::ParseError& error) {
-    refuse(suggestion(app, own, argv), in_own_words(app, error.what()));
+    refuse(suggestion(app, own, argv), in_own_words(app, error));
     if (argc < 2) std::cerr << "try: meshbus --help\n";
     return kUsage;
   }

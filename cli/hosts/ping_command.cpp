@@ -84,7 +84,7 @@ int ping(const HostChoice& arguments) {
   const auto& chosen = std::get<FoundHosts>(found);
   auto context = chosen.make_context();
   if (!context) {
-    complain(context.error().to_string());
+    complain(error_words(context.error()));
     return kUsage;
   }
   const auto limit = arguments.timeout;

@@ -271,10 +271,10 @@ int talk(const TalkArguments& arguments) {
   if (const auto selector = Selector::parse(arguments.selector); !selector)
     return complain_of(selector.error().detail(), kUsage);
   const auto message = make_message(arguments);
-  if (!message) return complain_of(message.error().to_string(), kUsage);
+  if (!message) return complain_of(error_words(message.error()), kUsage);
   const auto reducer =
       Reducers::builtin().find(arguments.reduce.empty() ? "count" : arguments.reduce);
-  if (!reducer) return complain_of(reducer.error().to_string(), kUsage);
+  if (!reducer) return complain_of(error_words(reducer.error()), kUsage);
   auto found = choose_views(arguments.selector, arguments.hosts);
   if (const int* code = std::get_if<int>(&found)) return *code;
   auto& [hosts, mesh, views] = std::get<ChosenRanks>(found);

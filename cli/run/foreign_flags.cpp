@@ -26,6 +26,7 @@ constexpr std::array kHints = {
     Hint{" hostfile machinefile f default-hostfile ", "--hostfile FILE"},
     Hint{" wdir wd chdir D workdir ",
          "the directory in the command: -- sh -c 'cd DIR && exec COMMAND'"},
+    Hint{" user run-as ", "--uid USER"},
     Hint{" env genv export envlist genvlist ", "-x NAME or -x NAME=VALUE, once for each variable"},
     Hint{" genvall envall get-user-env ",
          "no such flag: ranks on this machine have the launcher's environment; -x NAME elsewhere"},

@@ -10,6 +10,7 @@
 #include "cli/run/job_end.h"
 #include "cli/run/say.h"
 #include "cli/support/exit_codes.h"
+#include "cli/support/text_error.h"
 
 namespace meshbus::cli {
 namespace {
@@ -192,9 +193,9 @@ void Job::on_started() {
   }
   if (!started && !roles_.is_up()) return on_start_failed(started.error());
   if (!started && !stop_.has_begun()) {
-    begin_stop(kOwnFailure, started.error().to_string(), /*at_once=*/false);
+    begin_stop(kOwnFailure, error_words(started.error()), /*at_once=*/false);
   } else if (!started) {
-    say(started.error().to_string());
+    say(error_words(started.error()));
   }
   if (is_first) {
     // The time of the ranks: how long hosts may take to start has its own limit.
@@ -212,7 +213,7 @@ void Job::on_started() {
 }
 
 void Job::on_start_failed(const Error& error) {
-  say(error.to_string());
+  say(error_words(error));
   const bool is_mistake = !is_hosts_fault_ && (error.code() == ErrorCode::configuration_error ||
                                                error.code() == ErrorCode::parse_error);
   code_ = is_mistake ? kUsage : kOwnFailure;

@@ -12,6 +12,7 @@
 #include "cli/run/launch_report.h"
 #include "cli/run/say.h"
 #include "cli/support/exit_codes.h"
+#include "cli/support/terminal_text.h"
 
 namespace meshbus::cli {
 namespace {
@@ -141,6 +142,7 @@ std::optional<int> JobEnd::finish() {
     for (std::size_t number = 0; number < roles.size(); ++number) {
       if (roles[number].mesh) words += roles_[number]->mpi_words(roles[number].ranks);
     }
+    if (has_colours(STDERR_FILENO)) words = own_lines_in_colour(words);
     [[maybe_unused]] const auto n = ::write(STDERR_FILENO, words.data(), words.size());
   }
   // What waits for a rank or a reader that does not come cannot be joined; hosts that are left see

@@ -3,6 +3,8 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include "cli/support/terminal_text.h"
+
 namespace meshbus::cli {
 
 void say(const std::string& text) {
@@ -10,9 +12,10 @@ void say(const std::string& text) {
 }
 
 void say_lines(const std::string& lines) {
+  const auto shown = has_colours(STDERR_FILENO) ? own_lines_in_colour(lines) : lines;
   pollfd ready{STDERR_FILENO, POLLOUT, 0};
-  if (!lines.empty() && ::poll(&ready, 1, 200) == 1) [[maybe_unused]]
-    const auto n = ::write(STDERR_FILENO, lines.data(), lines.size());
+  if (!shown.empty() && ::poll(&ready, 1, 200) == 1) [[maybe_unused]]
+    const auto n = ::write(STDERR_FILENO, shown.data(), shown.size());
 }
 
 }  // namespace meshbus::cli

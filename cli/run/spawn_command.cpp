@@ -69,7 +69,7 @@ int spawn(const SpawnArguments& arguments, const std::vector<std::string>& comma
   }
   const auto limit = std::max(arguments.hosts.timeout - took, kLeastTime);
   const auto refuse = [](const Error& error) {
-    complain(error.to_string());
+    complain(error_words(error));
     return 1;
   };
   // Without anybody to answer for them nothing is started at all.

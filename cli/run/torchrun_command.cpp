@@ -99,7 +99,7 @@ int run_torchrun(TorchrunArguments& arguments, const std::vector<std::string>& w
     if (auto problem = hosts_problem(arguments, *nodes); !problem.empty()) return refuse(problem);
   }
   auto per_host = Extent::make({{"gpu", *ranks}});
-  if (!per_host) return refuse(per_host.error().to_string());
+  if (!per_host) return refuse(error_words(per_host.error()));
   run.roles.front().ranks.per_host = std::move(*per_host);
   run.roles.front().torch = true;
   if (arguments.restarts > 0) {

@@ -19,10 +19,10 @@ std::variant<ChosenRanks, int> choose_views(const std::string& text, const HostC
   const MeshReport* const mesh = choose_mesh(all.listing, selector->mesh, Among::all);
   if (mesh == nullptr) return kFailed;
   const auto whole = mesh->ref();
-  if (!whole) return give_up(whole.error().to_string(), kFailed);
+  if (!whole) return give_up(error_words(whole.error()), kFailed);
   auto views = selector->select(*whole);
   if (!views)
-    return give_up(views.error().to_string(), selector->slices.empty() ? kFailed : kUsage);
+    return give_up(error_words(views.error()), selector->slices.empty() ? kFailed : kUsage);
   MeshReport chosen = *mesh;
   return ChosenRanks{std::move(all), std::move(chosen), std::move(*views)};
 }

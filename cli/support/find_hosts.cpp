@@ -144,12 +144,12 @@ std::variant<AttachedHosts, int> attach_hosts(const HostChoice& choice, Need nee
   }
   auto context = parts.front().make_context();
   if (!context) {
-    complain(context.error().to_string());
+    complain(error_words(context.error()));
     return kUsage;
   }
   auto mesh = attach(*context, parts.front(), choice, need);
   if (!mesh) {
-    complain(mesh.error().to_string());
+    complain(error_words(mesh.error()));
     return 1;
   }
   const auto took = std::chrono::steady_clock::now() - begin;

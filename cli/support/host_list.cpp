@@ -207,6 +207,24 @@ bool is_ssh(const HostList& list) {
   return !list.words.empty() && list.words.front().text.starts_with("ssh:");
 }
 
+namespace {
+
+/// What is wrong with a word that is no address.
+Error in_words(const Error& error, const HostWord& word) {
+  constexpr std::string_view tcp = "tcp:";
+  const std::string_view text = word.text;
+  const auto say = [&](const std::string& what) {
+    return Error(error.code(), word.source + ": " + word.text + what);
+  };
+  if (text.starts_with(tcp) && text.find(':', tcp.size()) == std::string_view::npos)
+    return say(" has no port; did you mean " + word.text + ":7420?");
+  if (!text.starts_with(tcp) && !text.starts_with("unix:") && !text.starts_with("local:"))
+    return say(" is no address: that of a host begins with tcp:, unix: or ssh:");
+  return error.within(word.source + ": " + word.text);
+}
+
+}  // namespace
+
 Result<std::vector<HostAddr>> parse_hosts(const HostList& list) {
   std::vector<HostAddr> addresses;
   addresses.reserve(list.words.size());
@@ -219,7 +237,7 @@ Result<std::vector<HostAddr>> parse_hosts(const HostList& list) {
                                               " is no address; did you mean tcp:" + name + port +
                                               " or ssh:" + name + "?");
     }
-    if (!address) return fail(address.error().within(word.source + ": " + word.text));
+    if (!address) return fail(in_words(address.error(), word));
     if (address->transport() == Transport::local)
       return refuse(word.source + ": " + word.text +
                     " is a host inside of the program that made it: no other program can reach it; "

@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <climits>
 
+#include "cli/support/terminal_text.h"
+
 namespace meshbus::cli {
 namespace {
 
@@ -20,7 +22,10 @@ OutputWriter::OutputWriter(std::vector<std::string> prefixes, std::function<void
     : prefixes_(std::move(prefixes)), on_blocked_(std::move(on_blocked)) {
   for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
     struct stat status{};
-    is_file_[static_cast<std::size_t>(fd)] = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+    const auto at = static_cast<std::size_t>(fd);
+    is_file_[at] = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+    is_terminal_[at] = ::isatty(fd) == 1;
+    has_colours_[at] = has_colours(fd);
   }
 }
 
@@ -28,12 +33,20 @@ bool OutputWriter::write(std::uint64_t rank, Stream stream, std::string_view byt
   if (error_ != 0) return false;
   const int fd = stream == Stream::err ? STDERR_FILENO : STDOUT_FILENO;
   if (rank >= prefixes_.size()) return write_all(fd, bytes);
+  const auto at = static_cast<std::size_t>(fd);
+  const std::string prefix =
+      in_colour(has_colours_[at] ? colour_of_rank(rank) : Colour::none, prefixes_[rank]);
   std::string prefixed;
   prefixed.reserve(bytes.size() + 64);
   while (!bytes.empty()) {
     const auto end = bytes.find('\n');
-    prefixed += prefixes_[rank];
-    prefixed += bytes.substr(0, end);
+    prefixed += prefix;
+    const auto line = bytes.substr(0, end);
+    if (is_terminal_[at]) {
+      prefixed += for_terminal(line);
+    } else {
+      prefixed += line;
+    }
     prefixed += '\n';
     bytes.remove_prefix(end == std::string_view::npos ? bytes.size() : end + 1);
   }

@@ -12,11 +12,12 @@
 
 namespace meshbus::cli {
 
-/// Writes what ranks print to our own stdout and stderr, each line with its rank's prefix. One
-/// thread at a time.
+/// Writes what ranks print to our own stdout and stderr, each line with its rank's prefix, which
+/// has a colour on a terminal. One thread at a time.
 class OutputWriter {
  public:
-  /// `prefixes`: by rank, like "[train/1 host=0,gpu=1] "; empty = output as it is. `on_blocked`:
+  /// `prefixes`: by rank, like "[train/1 host=0,gpu=1] "; empty = output as it is, also on a
+  /// terminal, which otherwise gets what for_terminal() makes of it. `on_blocked`:
   /// true when nobody has read our output for a while, false when it goes on.
   explicit OutputWriter(std::vector<std::string> prefixes,
                         std::function<void(bool)> on_blocked = {});
@@ -31,7 +32,8 @@ class OutputWriter {
   void wait_for_reader(int fd);
   std::vector<std::string> prefixes_;
   std::function<void(bool)> on_blocked_;
-  std::array<bool, 3> is_file_{};  // by descriptor
+  // By descriptor.
+  std::array<bool, 3> is_file_{}, is_terminal_{}, has_colours_{};
   int error_ = 0;
 };
 

@@ -173,7 +173,7 @@ std::variant<ReachedHosts, int> reach_hosts(const HostChoice& choice) {
   if (hosts.addresses.empty()) return no_host();
   auto context = hosts.make_context();
   if (!context) {
-    complain(context.error().to_string());
+    complain(error_words(context.error()));
     return kUsage;
   }
   auto all = reach(*context, hosts, choice, /*with_usage=*/false);
@@ -191,7 +191,7 @@ std::variant<ReachedHosts, int> reach_hosts(const HostChoice& choice) {
   listing.meshes = merged(std::move(listing.meshes));
   auto parts = join(*context, hosts, all, choice);
   if (!parts) {
-    complain(parts.error().to_string());
+    complain(error_words(parts.error()));
     return kFailed;
   }
   if (parts->empty()) return kFailed;

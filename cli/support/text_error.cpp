@@ -1,8 +1,11 @@
 #include "cli/support/text_error.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <iostream>
 
+#include "cli/support/terminal_text.h"
 #include "mesh/text.h"
 
 namespace meshbus::cli {
@@ -37,7 +40,14 @@ std::string begin_of(const std::string& text, std::size_t most) {
 }  // namespace
 
 void complain(const std::string& text) {
-  std::cerr << "meshbus: " << shown_lines(text) << "\n";
+  const auto colour = has_colours(STDERR_FILENO) ? Colour::red : Colour::none;
+  std::cerr << in_colour(colour, "meshbus:") << " " << shown_lines(text) << "\n";
+}
+
+std::string error_words(const Error& error) {
+  const bool is_mistake =
+      error.code() == ErrorCode::configuration_error || error.code() == ErrorCode::parse_error;
+  return is_mistake ? error.detail() : error.to_string();
 }
 
 std::string shown_lines(std::string_view lines) {

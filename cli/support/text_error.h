@@ -10,6 +10,10 @@ namespace meshbus::cli {
 /// On stderr: "meshbus: TEXT". It may quote what others wrote: control characters are escaped.
 void complain(const std::string& text);
 
+/// An error for people: its code, what happened and where. Without the code when that says only
+/// that what was typed is wrong.
+std::string error_words(const Error& error);
+
 /// What a rank wrote, for a terminal: control characters other than the tab are escaped.
 std::string shown(std::string_view line);
 /// The same for several lines.

@@ -25,6 +25,7 @@
 #include "cli/support/output_writer.h"
 #include "cli/support/rank_json.h"
 #include "cli/support/reach.h"
+#include "cli/support/terminal_text.h"
 #include "cli/support/text_error.h"
 #include "cli/watch/line_assembler.h"
 #include "cli/watch/line_folder.h"
@@ -188,7 +189,12 @@ class LogPrinter {
   }
   /// A terminal does what its bytes say, and other people's ranks wrote these.
   std::string safe(Stream stream, const std::string& line) const {
-    return is_terminal_[stream == Stream::err ? 1 : 0] ? shown(line) : line;
+    return is_terminal_[stream == Stream::err ? 1 : 0] ? for_terminal(line) : line;
+  }
+  std::string prefix_of(const Source& source, const ShownLine& line) const {
+    const bool is_coloured = has_colours_[line.stream == Stream::err ? 1 : 0];
+    return in_colour(is_coloured ? colour_of_rank(line.rank) : Colour::none,
+                     source.prefixes[line.rank]);
   }
   void on_line(Source& source, ShownLine line) {
     if (arguments_.fold) {
@@ -203,7 +209,7 @@ class LogPrinter {
       json["line"] = line.text;
       put(Stream::out, dump(json) + "\n");
     } else {
-      put(line.stream, source.prefixes[line.rank] + safe(line.stream, line.text) + "\n");
+      put(line.stream, prefix_of(source, line) + safe(line.stream, line.text) + "\n");
     }
   }
   void on_folded(const Source& source, Stream stream, const RankSet& ranks,
@@ -225,6 +231,7 @@ class LogPrinter {
   OutputWriter writer_;
   std::vector<std::unique_ptr<Source>> sources_;
   std::array<bool, 2> is_terminal_{::isatty(STDOUT_FILENO) == 1, ::isatty(STDERR_FILENO) == 1};
+  std::array<bool, 2> has_colours_{has_colours(STDOUT_FILENO), has_colours(STDERR_FILENO)};
   std::string text_[2];  // to be written: stdout, stderr
   std::uint64_t missed_ = 0;
   std::optional<Result<void>> how_;

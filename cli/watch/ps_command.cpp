@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <iostream>
 #include <map>
@@ -16,6 +18,7 @@
 #include "cli/support/rank_json.h"
 #include "cli/support/reach.h"
 #include "cli/support/table.h"
+#include "cli/support/terminal_text.h"
 #include "cli/support/text_error.h"
 #include "cli/support/usage_text.h"
 #include "mesh/text.h"
@@ -91,7 +94,8 @@ std::string words_cell(const RankReport& rank) {
 }
 
 Table make_table(const MeshReport& mesh, const PsArguments& arguments) {
-  std::vector<Table::Column> columns = {{"RANK"}, {"POINT"}, {"PID"}, {"STATE"}};
+  std::vector<Table::Column> columns = {
+      {"RANK"}, {"POINT"}, {"PID"}, {"STATE", Table::Side::left, colour_of_state}};
   if (arguments.wide) {
     for (const auto* title : {"CPU", "LOAD", "RSS", "PEAK", "THR", "FDS"})
       columns.push_back({title, Table::Side::right});
@@ -135,7 +139,7 @@ void print_table(const Seen& seen, const PsArguments& arguments) {
     if (shown == 0) continue;
     std::cout << "\nmesh " << mesh.name << "  " << mesh.region.extent() << "  "
               << text::visible(mesh.command) << "\n"
-              << make_table(mesh, arguments).text("  ");
+              << make_table(mesh, arguments).text("  ", has_colours(STDOUT_FILENO));
   }
 }
 
@@ -172,7 +176,7 @@ int ps(const PsArguments& arguments) {
   }
   auto context = std::get<FoundHosts>(found).make_context();
   if (!context) {
-    complain(context.error().to_string());
+    complain(error_words(context.error()));
     return kUsage;
   }
   // In JSON all fields are there always.

@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <iostream>
 #include <map>
@@ -17,6 +19,7 @@
 #include "cli/support/rank_json.h"
 #include "cli/support/reach.h"
 #include "cli/support/selector.h"
+#include "cli/support/terminal_text.h"
 #include "cli/support/text_error.h"
 #include "cli/support/usage_text.h"
 #include "cli/watch/status_rows.h"
@@ -101,7 +104,7 @@ int show_actors(Context& context, const std::vector<MeantRanks>& meshes,
                 const StatusArguments& arguments) {
   const auto actor = Name::parse(arguments.actor);
   if (!actor) {
-    complain(actor.error().within("--actor").to_string());
+    complain(error_words(actor.error().within("--actor")));
     return kUsage;
   }
   int code = 0;
@@ -293,7 +296,7 @@ int show(const ReachedHosts& hosts, const std::vector<MeantRanks>& meant,
     }
     std::cout << dump(json, 2) << "\n";
   } else if (!meshes.empty()) {
-    std::cout << StatusRows::text(meshes);
+    std::cout << StatusRows::text(meshes, has_colours(STDOUT_FILENO));
   }
   // A wait asks whether all went well.
   return std::any_of(meshes.begin(), meshes.end(),

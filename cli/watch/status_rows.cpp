@@ -38,7 +38,7 @@ bool StatusRows::has(Status::Kind status) const {
                      [status](const auto& row) { return row.first.status == status; });
 }
 
-std::string StatusRows::text(const std::map<std::string, StatusRows>& meshes) {
+std::string StatusRows::text(const std::map<std::string, StatusRows>& meshes, bool is_coloured) {
   bool has_end = false, has_restarts = false, has_trouble = false;
   for (const auto& [mesh, rows] : meshes) {
     for (const auto& [row, ranks] : rows.rows_) {
@@ -47,7 +47,8 @@ std::string StatusRows::text(const std::map<std::string, StatusRows>& meshes) {
       has_trouble = has_trouble || row.trouble != Trouble::none;
     }
   }
-  std::vector<Table::Column> columns = {{"MESH"}, {"STATUS"}, {"RANKS"}};
+  std::vector<Table::Column> columns = {
+      {"MESH"}, {"STATUS", Table::Side::left, colour_of_state}, {"RANKS"}};
   if (has_restarts) columns.push_back({"RESTARTS", Table::Side::right});
   if (has_trouble) columns.push_back({"TROUBLE"});
   if (has_end) columns.push_back({"END"});
@@ -63,7 +64,7 @@ std::string StatusRows::text(const std::map<std::string, StatusRows>& meshes) {
       table.add(std::move(cells));
     }
   }
-  return table.text();
+  return table.text({}, is_coloured);
 }
 
 Json StatusRows::json() const {

@@ -25,7 +25,8 @@ class StatusRows {
   bool has(Status::Kind status) const;
 
   /// MESH, STATUS, RANKS; and END, RESTARTS, TROUBLE where there is any among `meshes`.
-  static std::string text(const std::map<std::string, StatusRows>& meshes);
+  static std::string text(const std::map<std::string, StatusRows>& meshes,
+                          bool is_coloured = false);
   nlohmann::ordered_json json() const;
   /// Those with something wrong: [{trouble, ranks}].
   nlohmann::ordered_json troubles_json() const;

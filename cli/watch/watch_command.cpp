@@ -155,7 +155,7 @@ class Watch {
       for (const auto& event : list) take(event);
     };
     events.on_refused = [this](const Error& error) {
-      complain(error.to_string());
+      complain(error_words(error));
       end(1);
     };
     return events;
@@ -216,7 +216,7 @@ std::variant<Watched, int> find_watched(const WatchArguments& arguments) {
 
 int watch(const WatchArguments& arguments, int signals) {
   if (const auto name = Name::parse(arguments.actor); !arguments.actor.empty() && !name) {
-    complain(name.error().within("--actor").to_string());
+    complain(error_words(name.error().within("--actor")));
     return kUsage;
   }
   auto found = find_watched(arguments);
@@ -226,7 +226,7 @@ int watch(const WatchArguments& arguments, int signals) {
   for (const auto& [key, value] : watched.settings) sources.flags.push_back({key, value});
   const auto config = Config::load(std::move(sources));
   if (!config) {
-    complain(config.error().to_string());
+    complain(error_words(config.error()));
     return kUsage;
   }
   auto options = Controller::Options::from(*config, watched.hosts);

@@ -48,6 +48,14 @@ Case rtt_case(const Peers& peers, std::size_t size, std::size_t count, bool is_t
   if (peers.has_library)
     one.sides.push_back(side("nats library", Part::peer, "one nats-server, its C library",
                              {Transport::nats_library, Between::nats}));
+  if (peers.has_server && is_two)
+    one.sides.push_back(side("two nats bare", Part::peer,
+                             "two clustered nats-servers, bare sockets",
+                             {Transport::nats, Between::two_nats}));
+  if (peers.has_library && is_two)
+    one.sides.push_back(side("two nats library", Part::peer,
+                             "two clustered nats-servers, its C library",
+                             {Transport::nats_library, Between::two_nats}));
   if (size == 64 && !is_two) {
     one.bars = {{"p50_us", "message", "relay", Direction::at_most, 1.10, 1.0},
                 {"p99_over_p50", "message", "", Direction::at_most, 1.6, 1.4}};
@@ -59,6 +67,14 @@ Case rtt_case(const Peers& peers, std::size_t size, std::size_t count, bool is_t
   one.bars.push_back({"p50_us", "call", "relay"});
   for (const char* peer : {"nats bare", "nats library"})
     one.bars.push_back({"p50_us", "message", peer});
+  if (!is_two) return one;
+  for (const char* peer : {"two nats bare", "two nats library"})
+    one.bars.push_back({"p50_us", "message", peer});
+  if (size != 64) return one;
+  for (Bar& bar : one.bars) {
+    if (bar.base == std::string_view("nats bare")) bar.first = 2.0, bar.aim = 1.5;
+    if (bar.base == std::string_view("two nats bare")) bar.first = 0.7, bar.aim = 0.5;
+  }
   return one;
 }
 

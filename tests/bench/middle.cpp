@@ -9,6 +9,15 @@
 
 namespace meshbus::bench {
 
+namespace {
+
+/// What nats-server says.
+constexpr const char* kNatsClients = "client connections on 127.0.0.1:";
+constexpr const char* kNatsRoutes = "route connections on 127.0.0.1:";
+constexpr const char* kNatsReady = "Server is ready";
+
+}  // namespace
+
 Middle::Middle(Between between) {
   switch (between) {
     case Between::relay: start_relay(false); break;
@@ -22,6 +31,7 @@ Middle::Middle(Between between) {
     case Between::two_kept: start_two_of_ours(true); break;
     case Between::two_unkept: start_two_of_ours(false); break;
     case Between::nats: start_nats(); break;
+    case Between::two_nats: start_two_nats(); break;
   }
 }
 
@@ -105,19 +115,38 @@ void Middle::start_two_of_ours(bool is_keeping) {
   }
 }
 
-void Middle::start_nats() {
+Middle::NatsPorts Middle::start_nats_server(const std::string& flags,
+                                            std::vector<std::string> words) {
   const auto server = find_in_path("nats-server");
   if (!server) throw std::runtime_error("nats-server is not installed");
-  // It says on stderr which port it chose.
-  Child& nats = start({"/bin/sh", "-c", "exec \"$0\" -a 127.0.0.1 -p -1 2>&1", *server});
-  const std::string before = "client connections on 127.0.0.1:";
-  for (;;) {
+  // It says on stderr which ports it chose.
+  Child& nats =
+      start({"/bin/sh", "-c", "exec \"$0\" -a 127.0.0.1 -p -1 " + flags + " 2>&1", *server});
+  NatsPorts ports;
+  while (!words.empty()) {
     const std::string line = nats.read_line();
-    if (const auto at = line.find(before); at != std::string::npos)
-      asker_ = other_ = line.substr(at + before.size());
-    if (line.find("Server is ready") != std::string::npos) break;
+    const auto read_port = [&line](const std::string& before, std::string& port) {
+      if (const auto at = line.find(before); at != std::string::npos)
+        port = line.substr(at + before.size());
+    };
+    read_port(kNatsClients, ports.clients);
+    read_port(kNatsRoutes, ports.routes);
+    std::erase_if(words, [&](const auto& word) { return line.find(word) != std::string::npos; });
   }
-  if (asker_.empty()) throw std::runtime_error("nats-server does not say where it listens");
+  return ports;
+}
+
+void Middle::start_nats() {
+  asker_ = other_ = start_nats_server("", {kNatsClients, kNatsReady}).clients;
+}
+
+void Middle::start_two_nats() {
+  const std::string cluster = "--cluster_name bench --cluster nats://127.0.0.1:-1";
+  const auto first = start_nats_server(cluster, {kNatsClients, kNatsRoutes, kNatsReady});
+  const auto second = start_nats_server(cluster + " --routes nats://127.0.0.1:" + first.routes,
+                                        {kNatsClients, kNatsReady, "Route connection created"});
+  asker_ = first.clients;
+  other_ = second.clients;
 }
 
 }  // namespace meshbus::bench

@@ -24,6 +24,7 @@ enum class Between {
   two_kept,           ///< Two brokers, linked over tcp, of run_broker().
   two_unkept,         ///< The same, of a release that neither numbers frames nor keeps them.
   nats,               ///< nats-server.
+  two_nats,           ///< Two of them, in one cluster: a route between them, over tcp.
 };
 
 /// The processes in between, started for one measurement; local ends connect by unix sockets, those
@@ -46,6 +47,14 @@ class Middle {
   void start_broker_tcp();
   void start_two_of_ours(bool is_keeping);
   void start_nats();
+  void start_two_nats();
+  /// The ports of a nats-server: of its clients and, in a cluster, of its routes.
+  struct NatsPorts {
+    std::string clients;
+    std::string routes;
+  };
+  /// Returns when it has said all of `words`.
+  NatsPorts start_nats_server(const std::string& flags, std::vector<std::string> words);
   Child& start(std::vector<std::string> argv);
 
   SocketFolder folder_;

@@ -13,7 +13,9 @@ soak_verb() {
   [[ $1 =~ ^[a-z0-9_-]+$ && -x tests/soak/$1 ]] ||
     die 2 "soak: there is no \"$1\"" "There are: $(cd tests/soak && printf '%s ' *)"
   if [[ $1 == orphans ]]; then
-    setup "${packages[@]}" "${mpi_packages[@]}" "${supervisor_packages[@]}"
+    setup "${packages[@]}" "${mpi_packages[@]}" "${mpi_test_packages[@]}" \
+      "${supervisor_packages[@]}"
+    setup_servers
   fi
   if [[ $1 == prometheus ]]; then
     setup "${packages[@]}"

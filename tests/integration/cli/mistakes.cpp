@@ -63,6 +63,12 @@ TEST_CASE("mistakes: words that are no command, and flags that there are not") {
        "meshbus run has no --wdir; it takes the directory in the command: -- sh -c 'cd DIR && exec "
        "COMMAND'"},
       {run_with({"--hosts", "1", "2"}), "meshbus run does not understand '2' in front of --"},
+      {run_with({"--user", "nobody"}), "meshbus run has no --user; it takes --uid USER"},
+      {run_with({"--file", "x"}), "meshbus run has no --file"},
+      {run_with({"--env", "A"}),
+       "meshbus run has no --env; it takes -x NAME or -x NAME=VALUE, once for each variable"},
+      {{"config", "set", "a", "b"},
+       "meshbus config does not understand 'a'; see meshbus config --help"},
       {{"config", "show", "nokey"},
        "meshbus config does not understand 'nokey'; see meshbus config --help"},
   });
@@ -72,11 +78,15 @@ TEST_CASE("mistakes: what is missing") {
   check_wording({
       {{"run"}, "run what? Give a command: meshbus run -n 4 -- COMMAND ARGUMENTS..."},
       {{"stop"}, "no mesh is named: give one, a pattern like 'train-*', or --all"},
-      {{"keygen", "host"}, "NAME is required"},
+      {{"keygen", "host"},
+       "meshbus keygen: NAME is required; for example: meshbus keygen operator alice"},
       {{"context", "add", "x"}, "which hosts? Say --hosts ADDRESS,... or --hostfile FILE"},
       {run_with({"--name", ""}), "--name is empty"},
-      {run_with({"--set", "spawn.ready"}),
-       "configuration_error: --set takes KEY=VALUE, not 'spawn.ready'"},
+      {{"attach"}, "meshbus attach: RANKS is required; for example: meshbus attach train:0"},
+      {{"spawn", "-n", "2"},
+       "meshbus spawn: NAME is required; for example: meshbus spawn train -n 8 -- ./train.sh"},
+      {{"exec", "work:3"}, "exec what? The command comes last: meshbus exec work:3 -- COMMAND"},
+      {run_with({"--set", "spawn.ready"}), "--set takes KEY=VALUE, not 'spawn.ready'"},
   });
 }
 
@@ -123,6 +133,22 @@ TEST_CASE("mistakes: shapes, ranks and filters that cannot be read") {
        "--per-host: the axis 'host' is that of the hosts, and --hosts says how many there are; "
        "name the ranks on each host otherwise, like --per-host proc=2"},
       {{"mesh", "show", "host=2/4,gpu"}, "region: at 12: expected '=', found the end"},
+      {run_with({"-n", "2", "--stdin", "9"}), "--stdin 9: there are only ranks 0..1"},
+      {run_with({"--stdin", "x"}), "--stdin: takes a rank, all or none, not 'x'"},
+      {run_with({"--bind", "gpuu"}),
+       "--bind: takes none, core, core:N (N cores for each rank), numa or gpu, not 'gpuu'"},
+      {{"cp", "a", "b"}, "cp: neither side is a rank; RANKS:PATH is one, as train:3:/tmp"},
+      {{"cp", "work:0:/x", "work:1:/y"}, "cp: one side must be here: copy to here first"},
+      {{"forward", "8080:0"},
+       "forward: '8080:0': parts are missing; it is LOCAL:RANKS:PORT, as 8080:train:3:80"},
+      {{"forward", "99999:work:0:80"},
+       "forward: '99999:work:0:80': '99999' is neither a port nor a path; it is LOCAL:RANKS:PORT, "
+       "as 8080:train:3:80"},
+      {{"call", "work", "x", "hello"},
+       "'x' is no port: ports are numbers from 1; messages with names are those of actors "
+       "(--actor)"},
+      {{"audit", "--since", "yesterday"},
+       "--since: 'yesterday' is not a duration like 250ms, 30s, 2m or 1h"},
       {{"tap", "--filter", "kind=nothing"},
        "--filter: filter: at 5: expected control, message, call, reply or error, found 'n'"},
   });
@@ -132,14 +158,23 @@ TEST_CASE("mistakes: addresses, and lists of hosts") {
   check_wording({
       {run_with({"--hosts", "h1"}),
        "--hosts: h1 is no address; did you mean tcp:h1:7420 or ssh:h1?"},
-      {run_with({"--hosts", "tcp:h1"}),
-       "--hosts: tcp:h1: host address: at 6: expected ':' and a port, found the end"},
+      {run_with({"--hosts", "tcp:h1"}), "--hosts: tcp:h1 has no port; did you mean tcp:h1:7420?"},
       {run_with({"--hosts", "tcp:h[3-1]:7420"}),
        "--hosts: tcp:h[3-1]:7420: the range 3-1 goes backwards"},
       {run_with({"--hostfile", "/no/file"}), "hostfile /no/file: No such file or directory"},
       {run_with({"--context", "nolab"}),
        "there is no context nolab; there is none at all: meshbus context add NAME --hosts ... "
        "makes one"},
+      {run_with({"--hosts", "pod:x"}),
+       "--hosts: pod:x is no address: that of a host begins with tcp:, unix: or ssh:"},
+      {run_with({"--hosts", "local:1"}),
+       "--hosts: local:1 is a host inside of the program that made it: no other program can reach "
+       "it; name hosts by tcp:NAME:PORT, unix:/path or ssh:NAME"},
+      {run_with({"--hosts", "0"}), "--hosts takes 1 to 1024 hosts on this machine, not 0"},
+      {run_with({"--hosts", "2", "--use", "3"}), "--use 3: there are only 2 hosts"},
+      {run_with({"--hosts", "2", "--min-hosts", "5"}),
+       "--min-hosts 5 is more than the 2 hosts that the job uses"},
+      {run_with({"--hosts", "ssh:"}), "--hosts: ssh:: that is no name of a machine"},
       {{"host", "--bind", "10.0.0.1:7420"},
        "--bind 10.0.0.1:7420: host address: at 0: expected tcp:HOST:PORT, unix:/PATH, unix:@NAME "
        "or local:N, found '1'"},
@@ -157,10 +192,10 @@ TEST_CASE("mistakes: addresses, and lists of hosts") {
 TEST_CASE("mistakes: settings and files") {
   check_wording({
       {run_with({"--set", "spawn.redy=3s"}),
-       "configuration_error: there is no setting \"spawn.redy\" (flag --set): did you mean "
+       "there is no setting \"spawn.redy\" (flag --set): did you mean "
        "\"spawn.ready\"?"},
       {run_with({"--set", "spawn.ready=never"}),
-       "configuration_error: spawn.ready = \"never\" (flag --set): expected a duration from 0s to "
+       "spawn.ready = \"never\" (flag --set): expected a duration from 0s to "
        "24h, like 250ms, 30s, 2m or 1h"},
       {run_with({"--json", "/no/such/x.json"}),
        "--json /no/such/x.json cannot be written: No such file or directory"},

@@ -276,3 +276,26 @@ TEST_CASE(
   const Words lines = lines_of(text);
   CHECK(std::count(lines.begin(), lines.end() - 1, word) == static_cast<long>(lines.size()) - 1);
 }
+
+TEST_CASE("cli: spec 12.7: colours and escapes are for terminals, and NO_COLOR turns colours off") {
+  const auto on_terminal = [](const std::string& flags, std::vector<std::string> more) {
+    Words words = {"env", "TERM=xterm"};
+    words.insert(words.end(), more.begin(), more.end());
+    std::string command;
+    for (const auto& word : cli({"run", "-n", "1"})) command += word + " ";
+    command += flags + " -- printf 'a\\033[32mb\\n\\033[2Jc\\n'";
+    words.insert(words.end(), {"script", "-qec", command, "/dev/null"});
+    const auto finished = run(words, in_time);
+    INFO(finished.err);
+    CHECK(finished.status == ExitStatus::exited(0));
+    return finished.out;
+  };
+  const std::string prefix = "[printf/0 host=0,proc=0] ";
+  CHECK(on_terminal("", {}) == "\x1b[36m" + prefix + "\x1b[0ma\x1b[32mb\x1b[0m\r\n" + "\x1b[36m" +
+                                   prefix + "\x1b[0m\\u{1b}[2Jc\r\n");
+  CHECK(on_terminal("", {"NO_COLOR=1"}) ==
+        prefix + "a\x1b[32mb\x1b[0m\r\n" + prefix + "\\u{1b}[2Jc\r\n");
+  CHECK(on_terminal("--no-prefix", {}) == "a\x1b[32mb\r\n\x1b[2Jc\r\n");
+  const auto piped = run_cli({"run", "-n", "1", "--", "printf", "\\033[2Jc\\n"});
+  CHECK(piped.out == prefix + "\x1b[2Jc\n");
+}
