@@ -12,7 +12,7 @@
 #   lib/cmake, lib/pkgconfig how others find these
 #   share/meshbus/schemas/   the protocol
 #   share/meshbus/prometheus, grafana, openapi: alerts, a dashboard, the API of the controller's page
-#   share/doc/meshbus/       README.md, docs/, examples/ and schemas/, as in the source tree
+#   share/doc/meshbus/       README.md, SECURITY.md, docs/, examples/ and schemas/, as in the source tree
 #   share/man/, share/bash-completion/, share/zsh/, share/fish/
 #                            manual pages of all commands, and completions
 include(GNUInstallDirs)
@@ -93,7 +93,7 @@ endforeach()
 install(DIRECTORY ${PROJECT_BINARY_DIR}/share/ DESTINATION ${CMAKE_INSTALL_DATADIR} COMPONENT programs OPTIONAL
   PATTERN made EXCLUDE)
 # As they lie in the source tree, so that links work. The examples' CMakeLists.txt finds the installed meshbus.
-install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CONTRIBUTING.md
+install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CONTRIBUTING.md ${PROJECT_SOURCE_DIR}/SECURITY.md
   DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT documentation)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs ${PROJECT_SOURCE_DIR}/examples ${PROJECT_SOURCE_DIR}/schemas
   DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT documentation USE_SOURCE_PERMISSIONS

@@ -23,7 +23,7 @@ server_packages=(openssh-server munge slurm-client slurmctld slurmd)
 # and counted.
 page_packages=(chromium chromium-driver jupyter-notebook python3-ipykernel)
 prometheus_packages=(prometheus)
-check_packages=(clang-format-19 clang-tidy-19 python3 python3-yaml python3-jsonschema)
+check_packages=(clang-format-19 clang-tidy-19 python3 python3-yaml python3-jsonschema mkdocs)
 clang_packages=(clang-19 libclang-rt-19-dev)
 # What a lab of several hosts needs, on this machine alone and as root (tests/lab).
 lab_packages=(iproute2 nftables iputils-ping python3)

@@ -122,7 +122,8 @@ TEST_CASE("cli: what is wrong with a list of hosts is said with the place it cam
       if (verb == "run") all.insert(all.end(), {"--", "true"});
       return all;
     };
-    CHECK(refused(words({"--hosts", "tcp:h1"})).starts_with("meshbus: --hosts: tcp:h1: "));
+    CHECK(refused(words({"--hosts", "tcp:h1"}))
+              .starts_with("meshbus: --hosts: tcp:h1 has no port; "));
     CHECK(refused(words({"--hosts", "tcp:h[4-1]:7420"}))
               .find("--hosts: tcp:h[4-1]:7420: the range 4-1 goes backwards") != std::string::npos);
     CHECK(refused(words({"--hosts", ""})).find("--hosts: is empty") != std::string::npos);

@@ -279,7 +279,7 @@ TEST_CASE(
 
 TEST_CASE("cli: spec 12.7: colours and escapes are for terminals, and NO_COLOR turns colours off") {
   const auto on_terminal = [](const std::string& flags, std::vector<std::string> more) {
-    Words words = {"env", "TERM=xterm"};
+    Words words = {"env", "-u", "NO_COLOR", "TERM=xterm"};
     words.insert(words.end(), more.begin(), more.end());
     std::string command;
     for (const auto& word : cli({"run", "-n", "1"})) command += word + " ";
