@@ -158,7 +158,7 @@ void launch() {
   for (const auto& one : must(context.change_settings(first_gpus, {{"log.level", "info"}}, 10s)))
     must(one);
 
-  // A death is heard of once, and nobody else's business.
+  // A death is heard of once, and nobody else's business. {3, 4} is rank 3: up to, not with, 4.
   must(procs.signal({{3, 4}}, SIGKILL));
   must(procs.wait_for_failure(10s));
   print(must(context.call(procs.ref(), 1, "a roll call", 10s)));

@@ -70,6 +70,8 @@ class ToldOnce {
 
 ProcProgram& ProcProgram::on(std::uint32_t port, Handler handler) {
   if (port == 0) mistake_ = "ProcProgram::on: port 0 is the library's own; use 1 or above";
+  if (!handler)
+    mistake_ = "ProcProgram::on: the handler of port " + std::to_string(port) + " is empty";
   if (!handlers_.emplace(port, std::move(handler)).second)
     mistake_ = "ProcProgram::on: port " + std::to_string(port) + " has two handlers";
   return *this;
@@ -170,7 +172,7 @@ Result<Birth> take_birth(const ProcProgram& program) {
     return fail(ErrorCode::not_exist,
                 "not a mesh proc: " + std::string(mesh_proc::kBootstrapVariable) +
                     " is not set; start this program with `meshbus run --mesh -- PROGRAM`, or "
-                    "spawn it from a launcher");
+                    "spawn it from a launcher with ProcKind::mesh");
   }
   const std::string variable = value;
   // Whatever comes of it, descendants must not take it for theirs.

@@ -138,7 +138,11 @@ std::optional<int> JobEnd::finish() {
       if (arguments_.report && role.mesh) words += launch_report(*role.mesh, role.ranks);
     }
     if (facts_.is_stopped_elsewhere) words += words_of_a_stop(roles);
-    words += last_words(roles);
+    // The failure stands last.
+    if (first && first->report->os_error == ENOENT)
+      words += not_found_hint(
+          arguments_.roles.at(static_cast<std::size_t>(first->role - roles.data())).command);
+    words += last_words(roles, facts_.is_stopped_elsewhere);
     for (std::size_t number = 0; number < roles.size(); ++number) {
       if (roles[number].mesh) words += roles_[number]->mpi_words(roles[number].ranks);
     }

@@ -1,5 +1,7 @@
 #include "cli/run/run_report.h"
 
+#include <unistd.h>
+
 #include <map>
 
 #include <nlohmann/json.hpp>
@@ -68,7 +70,19 @@ std::string words_of(const RoleFailure& failure) {
   return (failure.role->name.empty() ? "" : failure.role->name + " ") + failure.report->describe();
 }
 
-std::string last_words(const std::vector<RoleOutcome>& roles) {
+std::string not_found_hint(const std::vector<std::string>& command) {
+  if (command.empty()) return {};
+  const auto& program = command.front();
+  if (program.find(' ') != std::string::npos)
+    return "meshbus: a line with blanks is for a shell: -- sh -c '" + shown(program) + "'\n";
+  if (program.find('/') != std::string::npos || ::access(program.c_str(), F_OK) != 0) return {};
+  const bool is_python = program.ends_with(".py");
+  return "meshbus: did you mean ./" + shown(program) +
+         (is_python ? " or python3 " + shown(program) : "") +
+         "? A name without / is looked up in PATH\n";
+}
+
+std::string last_words(const std::vector<RoleOutcome>& roles, bool is_stopped_elsewhere) {
   const auto failure = first_failure(roles);
   if (!failure) return {};
   const RankReport& first = *failure->report;
@@ -101,7 +115,8 @@ std::string last_words(const std::vector<RoleOutcome>& roles) {
   if (failed.count() > 0)
     text += "meshbus: after it failed " + count_of(failed.count(), "more rank") + ": " +
             failed.text() + "\n";
-  if (stopped.count() > 0) text += "meshbus: stopped because of it: " + stopped.text() + "\n";
+  if (stopped.count() > 0 && !is_stopped_elsewhere)
+    text += "meshbus: stopped because of it: " + stopped.text() + "\n";
   if (left.count() > 0) text += "meshbus: not ended, or nobody can say: " + left.text() + "\n";
   // A rank that misses a deadline of its launch is seldom alone.
   if (first.code == ErrorCode::timeout)

@@ -35,8 +35,12 @@ std::optional<RoleFailure> first_failure(const std::vector<RoleOutcome>& roles);
 std::string words_of(const RoleFailure& failure);
 
 /// The last words of a run on stderr: which rank failed first, where, how, its last lines; and how
-/// many others did what. Empty when none failed.
-std::string last_words(const std::vector<RoleOutcome>& roles);
+/// many others did what. Empty when none failed. `is_stopped_elsewhere`: not the run has stopped
+/// them.
+std::string last_words(const std::vector<RoleOutcome>& roles, bool is_stopped_elsewhere = false);
+
+/// What may have been meant by a command that was not found; empty: no idea. Looks for files.
+std::string not_found_hint(const std::vector<std::string>& command);
 
 /// The report of `run --json`: {mesh, region, ranks: [{rank, host, point, pid, status, exit_code,
 /// signal, started, ended, reason, cause, consequence, because, stop, stderr_tail}], first_failure,

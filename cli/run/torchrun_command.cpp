@@ -37,6 +37,12 @@ constexpr auto kMeaningless = std::to_array<Meaningless>({
     {"--monitor_interval,--monitor-interval", "ends are noticed at once"},
     {"--start_method,--start-method", "each rank is a process of its own"},
     {"--role", "all ranks have the role 'default'"},
+    {"--local_ranks_filter,--local-ranks-filter,--log_line_prefix_template,"
+     "--log-line-prefix-template,--duplicate-stdout-filters,--duplicate-stderr-filters",
+     "each line has its rank in front; meshbus logs --rank 0-3 shows some"},
+    {"--event_log_handler,--event-log-handler", "meshbus watch and why tell what happens"},
+    {"--signals_to_handle,--signals-to-handle", "TERM and INT end the job in order"},
+    {"--numa_binding,--numa-binding", "use meshbus run --torch --bind numa"},
     {"--log_dir,--log-dir,-r,--redirects,-t,--tee",
      "output comes here, with its rank in front; --set logs.directory=DIR keeps it"},
 });
@@ -158,6 +164,7 @@ void add_torchrun(CLI::App& app, Commands& commands) {
       ->type_name("N|cpu|gpu|auto");
   verb.add_option("--max_restarts,--max-restarts", arguments->restarts,
                   "Start all ranks again when one fails, at most so often; default 0")
+      ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{1'000'000}))
       ->type_name("N");
   verb.add_flag("--standalone", arguments->standalone, "One host, on this machine");
   verb.add_flag("-m,--module", arguments->module, "The script is the name of a Python module");

@@ -87,7 +87,10 @@ std::variant<FoundHosts, int> find_hosts(const HostChoice& choice) {
 }
 
 int no_host() {
-  complain("no host of yours runs on this machine; name others with --hosts ADDRESS,...");
+  complain(
+      "no host of yours runs on this machine (those of meshbus run end with their job); name "
+      "others "
+      "with --hosts ADDRESS,...");
   return kFailed;
 }
 

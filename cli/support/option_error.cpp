@@ -13,6 +13,15 @@ std::string option_error(const std::string& text) {
   if (std::regex_match(text, part, range))
     return part.str(1) + ": takes a whole number from " + part.str(3) + " to " + part.str(4) +
            ", not '" + part.str(2) + "'";
+  static const std::regex often("(.*): At Most (\\d+) required but received \\d+");
+  if (std::regex_match(text, part, often))
+    return part.str(1) + (part.str(2) == "1" ? " is given more than once" : " is given too often");
+  static const std::regex number("Could not convert: (.*) = (.*)");
+  if (std::regex_match(text, part, number))
+    return part.str(1) + ": takes a whole number, not '" + part.str(2) + "'";
+  static const std::regex excluded("(.*) excludes (.*)");
+  if (std::regex_match(text, part, excluded))
+    return part.str(1) + " and " + part.str(2) + " exclude each other: give one of them";
   static const std::regex choice("(.*): (.*) not in \\{(.*)\\}");
   if (std::regex_match(text, part, choice)) {
     const std::string words = std::regex_replace(part.str(3), std::regex(","), ", ");

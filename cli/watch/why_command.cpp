@@ -64,6 +64,13 @@ Result<Wanted> parse_wanted(const WhyArguments& arguments) {
   // A mesh may have a name that looks like one of a proc: the hosts know which it is.
   if (const auto proc = parse_proc(target); proc && arguments.ranks.empty())
     return Wanted{proc->mesh, {{proc->rank, proc->rank + 1}}};
+  // As exec, cp and attach take it.
+  const auto colon = target.rfind(':');
+  if (const auto rank = colon == std::string::npos || colon == 0
+                            ? std::nullopt
+                            : parse_rank(target.substr(colon + 1));
+      rank && arguments.ranks.empty())
+    return Wanted{target.substr(0, colon), {{*rank, *rank + 1}}};
   return Wanted{target, arguments.ranks};
 }
 
@@ -125,7 +132,8 @@ Principals principals_of(const ReachedHosts& hosts, const std::vector<HostEvent>
       const auto entry = AuditEntry::parse(event.text);
       // Over a link only the host is known that vouches.
       if (!entry || entry->text("address").empty()) continue;
-      found[entry->text("peer")] = entry->text("by") + " at " + entry->text("address");
+      const auto by = entry->text("by"), address = entry->text("address");
+      found[entry->text("peer")] = address.starts_with(by) ? address : by + " at " + address;
     }
   }
   return found;
@@ -164,7 +172,8 @@ void print_entry(const StoryEntry& entry, bool is_job, const Principals& princip
   const std::string principal = principal_of(entry.event, principals);
   std::cout << "  " << milliseconds_text(entry.time) << "  " << place_of(entry, is_job) << ": "
             << text::visible(words_of(entry.event))
-            << (principal.empty() ? "" : ", which is " + text::visible(principal)) << "\n";
+            << (principal.empty() ? "" : " (asked for by " + text::visible(principal) + ")")
+            << "\n";
   if (!entry.event.end) return;
   const auto& end = *entry.event.end;
   const bool is_one = entry.ranks.size() == 1 && entry.ranks.front().size() == 1;

@@ -90,6 +90,9 @@ TEST_CASE(
   // Its ranks can be stopped place by place, and a death is that of one of them.
   CHECK(must(mesh.stop({.reason = "smaller", .ranks = {{0, 2}}})).ranks[1].is_terminal());
   CHECK(to_string(must(hosts.statuses(mesh.ref()))) == "Running=2..6;Stopped=0..2");
+  CHECK(mesh.signal({{5, 7}}, SIGKILL).error().code() == ErrorCode::out_of_range);
+  CHECK(mesh.signal({{5, 5}}, SIGKILL).error().code() == ErrorCode::configuration_error);
+  CHECK(mesh.stop({.ranks = {{9, 10}}}).error().code() == ErrorCode::out_of_range);
   REQUIRE(mesh.signal({{5, 6}}, SIGKILL).has_value());
   CHECK(must(mesh.wait_for_failure(in_time)).first_failure->rank == 5);
   CHECK(codes(must(context.call(must(mesh.ref().at("gpu", 1)), Port::echo, "", in_time))) ==

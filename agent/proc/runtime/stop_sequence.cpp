@@ -24,7 +24,8 @@ bool StopSequence::cut(Stop stop) {
 
 std::string StopSequence::describe_limit() const {
   if (!stop_) return "its last handlers or messages took longer than 10 s";
-  return "it was asked to stop (" + stop_->reason + ") and was still busy at the end of the grace";
+  return "it was asked to stop (" + stop_->reason +
+         ") and was still busy at the end of its part of the grace";
 }
 
 }  // namespace meshbus::mesh_proc

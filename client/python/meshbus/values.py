@@ -239,7 +239,9 @@ class _Failed(Exception):
         self.error = error
 
     def __repr__(self) -> str:
-        return f"<failed: {type(self.error).__name__}: {str(self.error).splitlines()[0][:100]}>"
+        words = str(self.error).splitlines()[0] if str(self.error) else ""
+        shown = words if len(words) <= 300 else f"{words[:120]} ... {words[-160:]}"
+        return f"<failed: {type(self.error).__name__}: {shown}>"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Failed) and self.error is other.error

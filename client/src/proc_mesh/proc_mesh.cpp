@@ -22,6 +22,21 @@ std::string words_of(const std::vector<std::uint64_t>& ranks) {
   return (ranks.size() == 1 ? "rank " : "ranks ") + to_string(to_rank_set(ranks));
 }
 
+/// Whether these are ranks of a mesh of that size.
+Result<void> check_ranks(const std::string& mesh, const RankSet& ranks, std::uint64_t size) {
+  for (const auto& block : ranks) {
+    const auto text = "mesh " + mesh + ": ranks {" + std::to_string(block.begin) + ", " +
+                      std::to_string(block.end) + "}";
+    if (block.begin >= block.end)
+      return fail(ErrorCode::configuration_error,
+                  text + " are none: a block has its first rank and the one behind its last");
+    if (block.end > size)
+      return fail(ErrorCode::out_of_range,
+                  text + ": there are only ranks 0 to " + std::to_string(size - 1));
+  }
+  return {};
+}
+
 /// Those of these ranks (empty: all) on that host that live.
 std::vector<std::uint64_t> live_ranks(const RankTable& table, const RankSet& ranks,
                                       std::uint64_t host) {
@@ -154,6 +169,8 @@ Result<MeshOutcome> ProcMesh::wait_for_failure(std::chrono::milliseconds deadlin
 
 Result<MeshOutcome> ProcMesh::stop(StopOptions options) {
   if (auto fine = check_owner(impl_); !fine) return fail(fine.error());
+  if (auto fine = check_ranks(impl_->monitor().name(), options.ranks, ref().num_ranks()); !fine)
+    return fail(fine.error());
   auto stopped = stop_ranks(impl_->core(), impl_->connection(), impl_->monitor(), options);
   auto* const hosts = impl_->held_hosts();
   if (!stopped || hosts == nullptr || !options.ranks.empty()) return stopped;
@@ -177,6 +194,7 @@ Result<void> ProcMesh::signal(const RankSet& ranks, int signal,
     return fail(ErrorCode::configuration_error,
                 "there is no signal " + std::to_string(signal) + "; 1 to 64 are signals");
   const auto table = monitor.progress().table();
+  if (auto fine = check_ranks(monitor.name(), ranks, table.size()); !fine) return fine;
   const auto hosts = hosts_of(table, ranks);
   if (hosts.empty())
     return fail(ErrorCode::not_exist, "mesh " + monitor.name() + ": no rank is left to send " +

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <map>
 #include <stop_token>
 
@@ -81,6 +82,11 @@ Result<void> complete(ProcSpec& spec) {
   if (spec.command.empty()) {
     if (spec.kind == ProcKind::plain)
       return fail(ErrorCode::configuration_error, "there is no command to start");
+    // bootstrap() takes it away.
+    if (std::getenv("MESHBUS_BOOTSTRAP") != nullptr)
+      return fail(ErrorCode::refused,
+                  "this process is a mesh proc that spawns itself, without end: main() calls "
+                  "bootstrap() before it spawns anything");
     auto own = own_executable();
     if (!own) return fail(own.error());
     if (spec.program.empty()) spec.program = *own;

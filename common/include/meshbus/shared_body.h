@@ -19,8 +19,8 @@ namespace [[gnu::visibility("default")]] meshbus {
 ///     for (std::uint64_t rank = 0; rank < world; ++rank) proc.send(rank, 1, weights);
 ///
 ///     auto tensor = std::make_shared<const std::vector<float>>(...);  // memory of one's own
-///     SharedBody view({reinterpret_cast<const char*>(tensor->data()), tensor->size() *
-///     sizeof(float)}, tensor);
+///     SharedBody view({reinterpret_cast<const char*>(tensor->data()),
+///                      tensor->size() * sizeof(float)}, tensor);
 ///
 /// Procs on one host read a body above 1 MiB where its sender put it. It has to lie in sealed
 /// memory for that: make() and copy() put it there, and send() copies any other body there first.

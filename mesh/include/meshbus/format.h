@@ -11,8 +11,7 @@
 /// Formatting with fmt, for programs that use it; nothing else of meshbus includes fmt or needs it.
 ///
 ///     #include "meshbus/format.h"
-///     fmt::print("{:<20} {}\n", mesh.name(), mesh.region());   // as to_string(), padded as a
-///     string is
+///     fmt::print("{:<20} {}\n", mesh.name(), mesh.region());  // to_string(), padded as a string
 namespace [[gnu::visibility("default")]] meshbus {
 
 /// Prints itself and parses what it printed: extents, points, regions, names, addresses,

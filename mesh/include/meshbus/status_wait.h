@@ -12,9 +12,8 @@
 ///     StatusWait wait(region, Status::Kind::running, {.deadline = 30s, .idle = 10s}, now);
 ///     wait.merge(*parse_statuses("Running=0..5;Initializing=5..8"), now);   // at each update
 ///     wait.check(now);         // State::waiting; State::idle 10 s after the last change
-///     wait.outcome(now);       // timeout: no change for 10s, 3 of 8 ranks have not reached
-///     Running:
-///                              // Initializing=5..8
+///     wait.outcome(now);
+///         // timeout: no change for 10s, 3 of 8 ranks have not reached Running: Initializing=5..8
 namespace [[gnu::visibility("default")]] meshbus {
 
 /// Pure: holds no clock, socket or thread; times come from the caller and do not go back.

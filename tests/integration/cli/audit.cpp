@@ -116,7 +116,7 @@ TEST_CASE("attacks S8: it is written down which key did what, and what was refus
 
   // What ended a mesh names the principal, to those that may know.
   const auto why = run_cli({"why", "other", "--hosts", hosts}, keys.as("alice"));
-  CHECK(why.out.find(", which is operator alice at 127.0.0.1") != std::string::npos);
+  CHECK(why.out.find(" (asked for by operator alice at 127.0.0.1") != std::string::npos);
   const auto less = run_cli({"why", "other", "--hosts", hosts}, keys.as("eve"));
   CHECK(less.out.find("client-") != std::string::npos);
   CHECK(less.out.find("operator alice") == std::string::npos);

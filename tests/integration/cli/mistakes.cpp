@@ -120,6 +120,13 @@ TEST_CASE("mistakes: numbers and words out of their range") {
       {{"logs", "work", "--rank", "x"}, "--rank: takes ranks like 0-5,7, not 'x'"},
       {{"status", "work", "--wait", "runing"},
        "--wait: takes initializing, running, stopping or stopped, not 'runing'"},
+      {{"torchrun", "--max_restarts=-1", "a.py"},
+       "--max_restarts: takes a whole number from 0 to 1000000, not '-1'"},
+      {{"torchrun", "--max_restarts=x", "a.py"},
+       "--max_restarts: takes a whole number from 0 to 1000000, not 'x'"},
+      {run_with({"-n", "2", "-n", "3"}), "--procs is given more than once"},
+      {run_with({"-n", "5", "--per-host", "gpu=2"}),
+       "--procs and --per-host exclude each other: give one of them"},
       {{"torchrun", "--nproc_per_node=x", "a.py"},
        "--nproc_per_node takes a number, cpu, gpu or auto, not 'x'"},
   });
@@ -189,6 +196,27 @@ TEST_CASE("mistakes: addresses, and lists of hosts") {
   });
 }
 
+TEST_CASE("mistakes: a program that is not found") {
+  const TempDir dir;
+  dir.write("train.py", "print()\n", true);
+  const auto says = [&](Words command, const std::string& hint) {
+    Words words{"run", "-n", "1", "--"};
+    words.insert(words.end(), command.begin(), command.end());
+    const auto finished = run_cli(words, {.directory = dir.path().string()});
+    INFO(finished.err);
+    CHECK(finished.status == ExitStatus::exited(127));
+    const auto lines = lines_of(finished.err);
+    REQUIRE_FALSE(lines.empty());
+    CHECK(lines.back().starts_with("meshbus: first failure: rank 0"));
+    CHECK((lines.size() == 1 ? "" : lines[lines.size() - 2]) == hint);
+  };
+  says({"train.py"},
+       "meshbus: did you mean ./train.py or python3 train.py? A name without / is looked up in "
+       "PATH");
+  says({"echo hi"}, "meshbus: a line with blanks is for a shell: -- sh -c 'echo hi'");
+  says({"no-such-program"}, "");
+}
+
 TEST_CASE("mistakes: settings and files") {
   check_wording({
       {run_with({"--set", "spawn.redy=3s"}),
@@ -224,7 +252,10 @@ TEST_CASE("mistakes: where no host runs, and where none has the mesh") {
   std::vector<Mistake> mistakes;
   for (const auto& verb : verbs)
     mistakes.push_back(
-        {verb, "no host of yours runs on this machine; name others with --hosts ADDRESS,...", 1});
+        {verb,
+         "no host of yours runs on this machine (those of meshbus run end with their job); name "
+         "others with --hosts ADDRESS,...",
+         1});
   check_wording(mistakes, alone);
   const StandingHost host;
   const auto with = [&](Words words) {

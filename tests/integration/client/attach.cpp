@@ -197,6 +197,18 @@ TEST_CASE("examples: a launcher attaches to two hosts, calls a proc, hears a kil
   CHECK(run({bin("launcher")}, in_time).status == ExitStatus::exited(2));
 }
 
+TEST_CASE("client: a proc that spawns itself before it calls bootstrap() is refused") {
+  auto context = must(Context::create());
+  auto hosts = must(HostMesh::process(context, extent("host=1"), of_this_build()));
+  ::setenv("MESHBUS_BOOTSTRAP", "fd:3", 1);
+  const auto mesh = hosts.spawn("self", extent("gpu=1"), {.kind = ProcKind::mesh});
+  ::unsetenv("MESHBUS_BOOTSTRAP");
+  REQUIRE_FALSE(mesh.has_value());
+  CHECK(mesh.error().code() == ErrorCode::refused);
+  CHECK(mesh.error().detail().find("main() calls bootstrap() before") != std::string::npos);
+  must(hosts.shutdown(in_time));
+}
+
 TEST_CASE("examples: one executable is launcher and proc") {
   const auto finished = run({bin("single_binary")}, in_time);
   INFO(finished.err);

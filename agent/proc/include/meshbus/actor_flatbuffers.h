@@ -18,10 +18,10 @@ namespace [[gnu::visibility("default")]] meshbus {
 /// Makes a handler of one that takes a table: bytes are verified first, and what is no such table
 /// is refused (malformed_message).
 ///
-///     on("train", meshbus::flat<Batch>([this](meshbus::ActorContext&, const
-///     meshbus::ActorMessage&, const Batch& batch) {
-///       return std::to_string(model.train(batch));
-///     }));
+///     on("train", meshbus::flat<Batch>([this](meshbus::ActorContext&,
+///                                             const meshbus::ActorMessage&, const Batch& batch) {
+///          return std::to_string(model.train(batch));
+///        }));
 ///
 /// `identifier`: the table's file identifier, when it is to be there. The table is valid during the
 /// handler.

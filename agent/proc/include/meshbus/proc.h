@@ -32,12 +32,14 @@
 ///
 ///     int main() {
 ///       meshbus::ProcProgram program;
-///       program.on(1, [](meshbus::Proc&, const meshbus::Incoming& call) { return
-///       std::string(call.body.rbegin(), call.body.rend()); }); program.main([](meshbus::Proc&
-///       proc) {
-///         auto answer = proc.call((proc.rank() + 1) % proc.world_size(), 1, "hello", 10s);   // my
-///         right neighbour std::cout << (answer ? *answer : answer.error().to_string()) <<
-///         std::endl;         // olleh return answer ? 0 : 1;
+///       program.on(1, [](meshbus::Proc&, const meshbus::Incoming& call) {
+///         return std::string(call.body.rbegin(), call.body.rend());
+///       });
+///       program.main([](meshbus::Proc& proc) {
+///         // My right neighbour says "olleh".
+///         auto answer = proc.call((proc.rank() + 1) % proc.world_size(), 1, "hello", 10s);
+///         std::cout << (answer ? *answer : answer.error().to_string()) << std::endl;
+///         return answer ? 0 : 1;
 ///       });
 ///       meshbus::bootstrap_or_die(program);
 ///     }
@@ -51,8 +53,8 @@
 /// Several procs of one process (ProcSpec::procs_per_process): all of this is there once for each,
 /// main() and handlers of each on threads of their own and at the same time, while bootstrap()
 /// waits for them. What `program` captures by reference they share. exit() ends all of them while
-/// the others' threads run: of what exit() destroys only statics inside of functions, first called
-/// after bootstrap(), go before the process does. quick_exit() destroys nothing.
+/// the others' threads run; it destroys only statics inside of functions that were first called
+/// after bootstrap(). quick_exit() destroys nothing.
 ///
 /// How a proc ends. When main() returns, with its result as the exit code: handlers that are queued
 /// run, messages that were sent leave, and the process exits as by std::exit(). When it is asked to

@@ -24,36 +24,41 @@
 ///
 ///     int main() {
 ///       meshbus::ProcProgram echo;
-///       echo.on(1, [](meshbus::Proc&, const meshbus::Incoming& call) { return
-///       std::string(call.body); }); auto context = *meshbus::Context::create(); auto hosts =
-///       *meshbus::local_procs(context, echo); auto mesh = *hosts.spawn("echoes",
-///       *meshbus::Extent::parse("proc=4"), {.kind = meshbus::ProcKind::mesh}); const auto answers
-///       = *context.call(mesh.ref(), 1, "hello", 10s);  // four times "hello" return
-///       hosts.shutdown() ? 0 : 1;
+///       echo.on(1, [](meshbus::Proc&, const meshbus::Incoming& call) {
+///         return std::string(call.body);
+///       });
+///       auto context = *meshbus::Context::create();
+///       auto hosts = *meshbus::local_procs(context, echo);
+///       auto mesh = *hosts.spawn("echoes", *meshbus::Extent::parse("proc=4"),
+///                                {.kind = meshbus::ProcKind::mesh});
+///       const auto answers = *context.call(mesh.ref(), 1, "hello", 10s);  // four times "hello"
+///       return hosts.shutdown() ? 0 : 1;
 ///     }
 ///
 /// A pseudo-proc is a ProcProgram with a connection, a reactor and threads of its own. It has rank,
 /// address, states, exit report and actors as any proc. What it does not have is a process:
 ///
-/// - Nobody can end it against its will. A stop asks main() and handlers to return, as
-/// ProcProgram::on_stop says. A program that does not return until
-///   the end of the grace is cut off from the bus, and a main() that does not ask stop_requested()
-///   at once: its calls fail, and those that it has not answered do when it has ended. It has ended
-///   when all of its threads have returned. One whose threads do not, 5 s after SIGKILL, is Failed
-///   with Cause::unkillable; stop() and shutdown() say so, and exit() waits for it for 3 s at most.
-///   Its threads have the Proc, and their memory, until they return.
-/// - SIGTERM, SIGINT and SIGKILL can be sent to it; other signals are only logged. A crash, and
-/// exit(), are those of the launcher.
-/// - An exception that leaves main() ends it as SIGABRT does a process; the text is in the exit
-/// report (RankReport::stderr_tail).
-/// - stdout, stderr, environment and working directory are those of the launcher; nothing is
-/// captured. Proc says which rank it is.
-///   ProcSpec::environment, ::directory and ::output have no effect; what else a process would be
-///   needed for is refused: plain procs, arguments, ProcSpec::settings, ProcSpec::input_ranks.
-/// - A launcher in a pseudo-proc needs a Context of its own, as in any proc. No thread that a
-/// program makes, and no ActorReply, may use the
-///   Proc after main() has returned and its handlers and actors have ended.
-/// - RankReport::pid is the launcher's; RankReport::usage is that of the whole process.
+/// *How it ends.* Nobody can end it against its will. A stop asks main() and handlers to return, as
+/// ProcProgram::on_stop says. A program that does not return until the end of the grace is cut off
+/// from the bus; a main() that does not ask stop_requested() is at once. Its calls fail then, and
+/// those that it has not answered do when it has ended. It has ended when all of its threads have
+/// returned. One whose threads do not, 5 s after SIGKILL, is Failed with Cause::unkillable; stop()
+/// and shutdown() say so, and exit() waits for it for 3 s at most. Its threads have the Proc, and
+/// their memory, until they return.
+///
+/// *Signals.* SIGTERM, SIGINT and SIGKILL can be sent to it; others are only logged. A crash, and
+/// exit(), are those of the launcher. An exception that leaves main() ends it as SIGABRT does a
+/// process; the text is in the exit report (RankReport::stderr_tail).
+///
+/// *What it shares.* stdout, stderr, environment and working directory are those of the launcher;
+/// nothing is captured. Proc says which rank it is. ProcSpec::environment, ::directory and ::output
+/// have no effect; what else a process would be needed for is refused: plain procs, arguments,
+/// ProcSpec::settings, ProcSpec::input_ranks. RankReport::pid is the launcher's; RankReport::usage
+/// is that of the whole process.
+///
+/// *Threads.* A launcher in a pseudo-proc needs a Context of its own, as in any proc. No thread
+/// that a program makes, and no ActorReply, may use the Proc after main() has returned and its
+/// handlers and actors have ended.
 namespace [[gnu::visibility("default")]] meshbus {
 
 /// The programs that pseudo-procs can be, by name: the only word of ProcSpec::command. That of the
