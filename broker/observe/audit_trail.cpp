@@ -77,7 +77,7 @@ void AuditTrail::on_control(const AuditedPrincipal& from, const std::string& to,
   const auto message = ControlMessage::decode(body);
   if (!message || message->head().is_answer) return;
   auto request = audited_request(*message);
-  if (!request || (from.role < wire::Role::operate && !may_write())) return;
+  if (!request || (from.role < wire::Role::operate && !may_write(requests_))) return;
   Entry entry{from, std::move(*request), to, unix_ns(), now_()};
   // Over a link only the key of the requester is proven.
   if (entry.principal.peer.empty() && !entry.request.claimed_peer.empty()) {
@@ -156,10 +156,17 @@ void AuditTrail::on_exec_ended(std::uint64_t requester, const wire::ExecEnded& e
 
 void AuditTrail::note(const AuditedPrincipal& principal, const std::string& verb,
                       const std::string& what, const std::string& outcome) {
-  if (principal.role < wire::Role::operate && !may_write()) return;
+  auto& limit = outcome == "ok" ? connections_ : requests_;
+  if (principal.role < wire::Role::operate && !may_write(limit)) return;
   write(
       {principal, {.verb = verb, .what = cut_text(what, kLongestEntryText)}, {}, unix_ns(), now_()},
       cut_text(outcome, kLongestEntryText));
+}
+
+bool AuditTrail::may_write(log::LineLimit& limit) {
+  const auto left_out = limit.on_line(now_());
+  left_out_ += left_out.value_or(0);
+  return left_out.has_value();
 }
 
 void AuditTrail::expire() {
@@ -202,10 +209,13 @@ void AuditTrail::write(const Entry& entry, const std::string& outcome) {
   json["ranks"] = request.ranks.empty() ? Json(nullptr) : Json(ranks_text(request.ranks));
   json["what"] = request.what;
   json["outcome"] = outcome;
-  if (log_.lost() > told_lost_) json["lost_before"] = log_.lost() - told_lost_;
+  if (const auto missing = log_.lost() - told_lost_ + left_out_; missing > 0)
+    json["lost_before"] = missing;
   const std::uint64_t lost = log_.lost();
   log_.append(json.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n");
-  if (log_.lost() == lost) told_lost_ = lost;
+  if (log_.lost() != lost) return;
+  told_lost_ = lost;
+  left_out_ = 0;
 }
 
 wire::EventListT AuditTrail::find(std::uint64_t from, std::size_t bytes) const {

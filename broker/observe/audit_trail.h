@@ -91,7 +91,7 @@ class AuditTrail {
   void forget_oldest();
   void on_exec_ended(std::uint64_t requester, const wire::ExecEnded& ended);
   /// Whether one more entry of principals with few rights is written.
-  bool may_write() { return limit_.on_line(now_()).has_value(); }
+  bool may_write(log::LineLimit& limit);
   void expire();
 
   EventLog log_;
@@ -103,7 +103,9 @@ class AuditTrail {
   std::unordered_map<std::uint64_t, std::map<std::uint64_t, Entry>> running_;
   std::size_t running_count_ = 0;
   std::deque<std::pair<Time, Key>> order_;
-  log::LineLimit limit_{10};
+  /// Of those with few rights, each second: who connects often hides no request.
+  log::LineLimit requests_{10}, connections_{10};
+  std::uint64_t left_out_ = 0;
   std::uint64_t told_lost_ = 0;
 };
 

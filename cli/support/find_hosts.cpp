@@ -1,5 +1,6 @@
 #include "cli/support/find_hosts.h"
 
+#include <pwd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,6 +17,17 @@
 
 namespace meshbus::cli {
 namespace {
+
+/// Where the host of the systemd unit has its directory (cmake/packages/systemd).
+constexpr const char* kServiceFolder = "/run/meshbus";
+
+/// The user whose hosts run as services here, unless that is who asks; empty: none.
+std::string service_user() {
+  struct stat status{};
+  if (::stat(kServiceFolder, &status) != 0 || status.st_uid == ::geteuid()) return {};
+  const passwd* const user = ::getpwuid(status.st_uid);
+  return user == nullptr ? std::to_string(status.st_uid) : user->pw_name;
+}
 
 /// What the host in that directory says that it is known by. One that is just starting has not said
 /// so yet.
@@ -36,6 +48,7 @@ std::vector<LocalHost> local_hosts() {
   if (runtime != nullptr && *runtime != '\0')
     roots.emplace_back(std::filesystem::path(runtime) / "meshbus");
   roots.emplace_back("/tmp/meshbus-" + std::to_string(::geteuid()));
+  roots.emplace_back(kServiceFolder);
   std::vector<LocalHost> found;
   for (const auto& root : roots) {
     std::error_code error;
@@ -51,6 +64,11 @@ std::vector<LocalHost> local_hosts() {
   }
   std::sort(found.begin(), found.end(),
             [](const LocalHost& a, const LocalHost& b) { return a.address < b.address; });
+  // XDG_RUNTIME_DIR may be the folder of another root.
+  found.erase(
+      std::unique(found.begin(), found.end(),
+                  [](const LocalHost& a, const LocalHost& b) { return a.socket == b.socket; }),
+      found.end());
   return found;
 }
 
@@ -87,10 +105,12 @@ std::variant<FoundHosts, int> find_hosts(const HostChoice& choice) {
 }
 
 int no_host() {
-  complain(
-      "no host of yours runs on this machine (those of meshbus run end with their job); name "
-      "others "
-      "with --hosts ADDRESS,...");
+  const std::string user = service_user();
+  complain("no host of yours runs on this machine (" +
+           (user.empty()
+                ? "those of meshbus run end with their job"
+                : "the service's belongs to user " + user + ": sudo -u " + user + " meshbus ...") +
+           "); name others with --hosts ADDRESS,...");
   return kFailed;
 }
 

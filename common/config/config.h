@@ -82,7 +82,7 @@ class Config {
                          ///< "environment", "flag", ...
     std::string_view meaning;
   };
-  /// Every key, in the order of kKeyTable: what `meshbus config show` prints.
+  /// Every key, in the order of kKeyTable: what `meshbus config` prints.
   std::vector<Shown> show() const;
 
   /// What is suspicious but no error, one line each. The process that people talk to prints them;

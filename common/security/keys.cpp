@@ -168,7 +168,9 @@ Result<void> check_trusted(const std::string& path) {
                 path + ": " + os_error("stat"));
   if (status.st_uid != 0 && status.st_uid != ::geteuid())
     return refuse(path + " belongs to user " + std::to_string(status.st_uid) +
-                  ", who could put any key there: chown it to user " + std::to_string(::geteuid()));
+                  ", who could put any key there: do this as that user (sudo -u), or chown it to "
+                  "user " +
+                  std::to_string(::geteuid()));
   if ((status.st_mode & 022) != 0)
     return refuse(path + " can be written by others, who could put any key there: chmod go-w " +
                   path);

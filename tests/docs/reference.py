@@ -60,7 +60,7 @@ The file is the first of these that is there:
 `$MESHBUS_CONFIG`, `$XDG_CONFIG_HOME/meshbus/config`, `~/.config/meshbus/config`,
 `/etc/meshbus/config`.
 It has lines `spawn.ready = 30s`, or `ready = 30s` below `[spawn]`; `#` and `;` begin a comment.
-`meshbus config show` prints each value and where it came from.
+`meshbus config` prints each value and where it came from.
 A value that cannot be is an error that names key, value, place and what is expected.
 
 """ + table(["key", "default", "values", "environment", "meaning"], shown)

@@ -45,6 +45,8 @@ address=$(property meshbus-host StatusText)
 address=${address#serves }
 [[ $address == unix:/run/meshbus/host-*/bus ]] || fail "it serves: $address"
 own meshbus ps --hosts "$address" || fail "ps"
+own meshbus ps | grep -q "^host $address" || fail "ps without --hosts, as the service's user"
+[[ $(meshbus ps 2>&1) == *'sudo -u meshbus'* ]] || fail "root is not told whose host runs"
 printf 'MESHBUS_CONTROLLER_OPTIONS="--hosts %s"\n' "$address" >/etc/default/meshbus-controller
 systemctl start meshbus-controller || fail "meshbus-controller does not start"
 own meshbus spawn owned -n 2 --hosts "$address" -- sleep 2000 || fail "spawn"

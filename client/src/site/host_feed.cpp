@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "client/src/base/wire_reports.h"
+#include "common/security/launcher_name.h"
 #include "common/security/token.h"
 #include "wire/bus_generated.h"
 #include "wire/lifecycle_generated.h"
@@ -94,7 +95,7 @@ void HostFeed::open() {
   is_refused_ = false;
   Session::Options session;
   options_.reach(options_.host, session);
-  session.hello.peer = Name::make("client")->to_string();
+  LauncherName::draw().introduce(session.hello);
   session.hello.kind = wire::PeerKind::launcher;
   session.hello.incarnation = incarnation_;
   session.hello.pid = static_cast<std::uint32_t>(::getpid());

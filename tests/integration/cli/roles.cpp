@@ -23,6 +23,7 @@ struct Attempt {
 std::vector<Attempt> attempts_with(const TempDir& folder) {
   return {
       {{"ps"}, Right::look},
+      {{"top", "--once"}, Right::look},
       {{"status", "work"}, Right::look},
       {{"logs", "work"}, Right::look},
       {{"ping"}, Right::look},

@@ -206,6 +206,18 @@ TEST_CASE("audit_trail: those with few rights push nothing out of it") {
   CHECK(written.lines().size() == 110);
 }
 
+TEST_CASE("audit_trail: many connections hide no refusal, and what is left out is counted") {
+  WrittenTrail written;
+  AuditedPrincipal eve{.by = "observer eve", .role = wire::Role::observe};
+  for (int i = 0; i < 30; ++i) written.trail.note(eve, "connect", {}, "ok");
+  written.trail.note(eve, "stop", {}, "refused: no");
+  REQUIRE(written.lines().size() == 11);
+  CHECK(written.lines().back().at("outcome") == "refused: no");
+  written.now += 1100ms;
+  written.trail.note(eve, "connect", {}, "ok");
+  CHECK(written.lines().back().at("lost_before") == 20);
+}
+
 TEST_CASE("audit_trail: a full disk stops nothing, and is counted") {
   const TempDir dir;
   rlimit before{};
