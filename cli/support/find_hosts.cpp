@@ -21,7 +21,7 @@ namespace {
 /// Where the host of the systemd unit has its directory (cmake/packages/systemd).
 constexpr const char* kServiceFolder = "/run/meshbus";
 
-/// The user whose hosts run as services here, unless that is who asks; empty: none.
+/// The user whose hosts run as services here, unless that is the caller; empty: none.
 std::string service_user() {
   struct stat status{};
   if (::stat(kServiceFolder, &status) != 0 || status.st_uid == ::geteuid()) return {};
