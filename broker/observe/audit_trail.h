@@ -103,7 +103,7 @@ class AuditTrail {
   std::unordered_map<std::uint64_t, std::map<std::uint64_t, Entry>> running_;
   std::size_t running_count_ = 0;
   std::deque<std::pair<Time, Key>> order_;
-  /// Of those with few rights, each second: who connects often hides no request.
+  /// For those with few rights, each second. Many connections hide no request.
   log::LineLimit requests_{10}, connections_{10};
   std::uint64_t left_out_ = 0;
   std::uint64_t told_lost_ = 0;
