@@ -1,7 +1,7 @@
 #!/usr/bin/python3 -B
 """Every public header compiles alone, and from none is anything reachable but public headers, the
 standard library, the system's own headers and tl/expected. Judged by what the compiler read (-MD),
-not by the text."""
+not by the text. Whole programs in their comments, those with a main(), compile."""
 import os
 import re
 import subprocess
@@ -26,6 +26,32 @@ FLAGS = [
     "-Wshadow",
     "-Werror",
 ]
+
+
+EXAMPLE = re.compile(r"((?:^///(?:     .*)?\n)+)", re.M)
+
+
+def programs_in(header):
+    """The examples in its comments that are whole programs."""
+    for block in EXAMPLE.findall(sources.text(header)):
+        code = "\n".join(line[3:].removeprefix("     ") for line in block.splitlines())
+        if re.search(r"^int main\(", code, re.M):
+            yield code + "\n"
+
+
+def example_problems(header):
+    """What the compiler says of them."""
+    folders = [f"-I{os.path.join(sources.ROOT, folder)}" for folder in sources.include_folders()]
+    for code in programs_in(header):
+        done = subprocess.run(
+            [os.environ.get("CXX", "g++"), *FLAGS[:2], *folders, "-x", "c++", "-"],
+            input=code,
+            capture_output=True,
+            text=True,
+        )
+        if done.returncode:
+            return f"{header}: the example in its comment does not compile:\n{done.stderr.rstrip()}"
+    return ""
 
 
 def compile_alone(header):
@@ -65,10 +91,11 @@ def main():
     headers = sources.public_headers()
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
         results = dict(zip(headers, pool.map(compile_alone, headers)))
+        examples = list(filter(None, pool.map(example_problems, headers)))
     ours = {os.path.join(sources.ROOT, header) for header in headers}
     others = {path for _, read in results.values() for path in read if path not in ours}
     package_of = owners(others)
-    problems = []
+    problems = examples
     for header, (complaints, read) in results.items():
         if complaints:
             problems.append(f"{header} does not compile alone:\n{complaints.rstrip()}")
@@ -95,7 +122,8 @@ def main():
     sources.finish(
         problems,
         f"{len(headers)} public headers compile alone and reach {len(others)} files of the "
-        f"language and the system, nothing else",
+        f"language and the system, nothing else; {sum(len(list(programs_in(h))) for h in headers)} "
+        f"programs in their comments compile",
     )
 
 
