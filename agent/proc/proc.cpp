@@ -69,9 +69,9 @@ class ToldOnce {
 }  // namespace
 
 ProcProgram& ProcProgram::on(std::uint32_t port, Handler handler) {
-  if (port == 0) mistake_ = "ProcProgram::on: port 0 is the library's own; use 1 or above";
   if (!handler)
     mistake_ = "ProcProgram::on: the handler of port " + std::to_string(port) + " is empty";
+  if (port == 0) mistake_ = "ProcProgram::on: port 0 is the library's own; use 1 or above";
   if (!handlers_.emplace(port, std::move(handler)).second)
     mistake_ = "ProcProgram::on: port " + std::to_string(port) + " has two handlers";
   return *this;

@@ -240,12 +240,14 @@ void ActorMonitor::stop_unborn(Bus& bus) {
 
 Error ActorMonitor::explain(const ActorMeshRef& view, std::uint64_t ordinal,
                             const Error& error) const {
-  if (error.code() != ErrorCode::no_such_port) return error;
+  const bool is_gone = error.code() == ErrorCode::no_such_proc;
+  if (!is_gone && error.code() != ErrorCode::no_such_port) return error;
   const auto create_rank = view.procs().create_rank(ordinal);
   const auto rank = create_rank ? ref_.procs().ordinal_of(*create_rank) : create_rank;
   if (!rank) return error;
   const auto now = report(*rank);
   if (!now.proc) return error;
+  if (is_gone) return {error.code(), error.detail() + ": " + now.proc->describe()};
   return {error.code(),
           error.detail() + "; rank " + std::to_string(*rank) + " was restarted" +
               (revival_ == nullptr

@@ -77,8 +77,8 @@ class ActorMonitor : public std::enable_shared_from_this<ActorMonitor> {
   bool is_abandoned() const;
   std::vector<ActorReport> reports() const;
   ActorReport report(std::uint64_t rank) const;
-  /// Adds to what a rank of a view of these actors answered that it is a later attempt, without
-  /// the actor, if so.
+  /// Adds to what a rank of a view of these actors answered how its proc has ended, or that it is
+  /// a later attempt without the actor.
   Error explain(const ActorMeshRef& view, std::uint64_t ordinal, const Error& error) const;
   /// Waits until a failure was told (for handlers: is known). Nothing at the deadline.
   std::optional<ActorReport> wait_failure(std::chrono::milliseconds deadline);

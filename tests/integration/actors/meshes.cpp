@@ -419,6 +419,7 @@ TEST_CASE(
   CHECK(values(must(must(good.at("gpu", 0)).call(7, "", in_time))) == Texts{"3", "3"});
   const auto mixed = must(must(good.at("host", 1)).call(7, "", in_time));
   CHECK(mixed[1].error().code() == ErrorCode::no_such_proc);
+  CHECK(mixed[1].error().detail().find("killed by SIGKILL") != std::string::npos);
   const auto states = must(good.states(in_time));
   CHECK(states[3].proc.has_value());
   CHECK(states[3].status.kind() == Status::Kind::failed);

@@ -132,7 +132,7 @@ TEST_CASE("cli: what is wrong with a list of hosts is said with the place it cam
     CHECK(refused(words({"--hostfile", dir / "none"})).find(dir / "none: No such file") !=
           std::string::npos);
     CHECK(refused(words({"--hostfile", "/dev/null"})).find("names no host") != std::string::npos);
-    CHECK(refused(words({"--hosts", "tcp:h1:1", "--hostfile", file})).find("excludes") !=
+    CHECK(refused(words({"--hosts", "tcp:h1:1", "--hostfile", file})).find("exclude each other") !=
           std::string::npos);
     CHECK(refused(words({}), with("MESHBUS_HOSTS", "tcp:h1:1,h2"))
               .starts_with("meshbus: MESHBUS_HOSTS: h2 is no address; did you mean "));

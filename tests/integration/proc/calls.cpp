@@ -250,7 +250,7 @@ TEST_CASE("proc: a program that was not started as a mesh proc says so") {
         "meshbus_test_proc: not a mesh proc: MESHBUS_BOOTSTRAP is not set; start this program with "
         "`meshbus run --mesh -- PROGRAM`, or "
         "spawn it "
-        "from a launcher\n");
+        "from a launcher with ProcKind::mesh\n");
   const auto broken = run({bin("meshbus_test_proc"), "serve"}, std::chrono::seconds(30),
                           {.environment = {{"MESHBUS_BOOTSTRAP", "1000:1:1"}}});
   CHECK(broken.status == ExitStatus::exited(78));

@@ -59,7 +59,8 @@ TEST_CASE("proc: at the end of the grace it exits, wherever it is") {
     CHECK(harness.stop(0, 9, 200ms, "no more work").has_value());
     CHECK(harness.wait_exit(0) == ExitStatus::exited(9));
     CHECK(harness.process(0).err().find("it was asked to stop (no more work) and was still busy at "
-                                        "the end of the grace; ending") != std::string::npos);
+                                        "the end of its part of the grace; ending") !=
+          std::string::npos);
   }
 }
 
