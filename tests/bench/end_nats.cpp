@@ -41,12 +41,16 @@ class NatsEnd : public End {
     ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     const std::string own = options.is_asker() ? "asker" : "other";
     publish_ = std::string("PUB ") + (options.is_asker() ? "other " : "asker ");
-    out_ = "CONNECT {\"verbose\":false,\"pedantic\":false}\r\nSUB " + own + " 1\r\nPING\r\n";
+    out_ =
+        "CONNECT {\"verbose\":false,\"pedantic\":false,\"headers\":true,\"no_responders\":true}\r\n"
+        "SUB " +
+        own + " 1\r\nPING\r\n";
     flush();
     while (!line().starts_with("PONG")) drop_line();
     drop_line();
-    if (options.is_asker())
-      ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    if (!options.is_asker()) return;
+    ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    if (flush_each_) meet();
   }
 
   using End::send;
@@ -83,6 +87,29 @@ class NatsEnd : public End {
   }
 
  private:
+  /// Goes on when the other end, which answers each message, has answered one: in a cluster this
+  /// server may not have heard of it yet, and drops what is for nobody, but says so.
+  void meet() {
+    out_ = "SUB nobody 2\r\n";
+    bool is_met = false;
+    for (bool is_known = false; !is_known;) {
+      is_known = true;
+      out_ += "PUB other nobody 0\r\n\r\nPING\r\n";
+      flush();
+      for (; !line().starts_with("PONG"); drop_line()) {
+        is_known = is_known && !line().starts_with("HMSG nobody ");
+        is_met = is_met || line().starts_with("MSG asker ");
+      }
+      drop_line();
+    }
+    if (is_met) return;
+    for (; !line().starts_with("MSG asker "); drop_line()) {
+    }
+    drop_line();
+    line();  // its body, which is empty
+    drop_line();
+  }
+
   /// The next line, without its end; stays where it is until it is dropped.
   std::string_view line() {
     for (;;) {

@@ -32,6 +32,7 @@ class NatsLibraryEnd : public End {
     check(natsConnection_Flush(connection_), "flush");
     patience_ =
         options.is_asker() ? std::chrono::milliseconds(kAnswerLimit) : std::chrono::hours(24);
+    if (options.is_asker() && options.flush_each) meet();
   }
   ~NatsLibraryEnd() override {
     natsSubscription_Destroy(subscription_);
@@ -61,6 +62,17 @@ class NatsLibraryEnd : public End {
   }
 
  private:
+  /// Goes on when the other end, which answers each message, has answered one: in a cluster this
+  /// server may not have heard of it yet, and drops what is for nobody, but says so.
+  void meet() {
+    natsMsg* message = nullptr;
+    // The answer comes on our own subject, so the request itself times out.
+    while (natsConnection_RequestString(&message, connection_, to_, "", 20) == NATS_NO_RESPONDERS) {
+    }
+    check(natsSubscription_NextMsg(&message, subscription_, patience_.count()), "no message");
+    natsMsg_Destroy(message);
+  }
+
   const char* to_;
   std::chrono::milliseconds patience_{};
   natsOptions* options_ = nullptr;
