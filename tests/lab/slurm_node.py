@@ -2,6 +2,7 @@
 slurm-client and munge). Needs root, and a network namespace of its own."""
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -50,8 +51,20 @@ class SlurmNode:
             except subprocess.TimeoutExpired:
                 daemon.kill()
                 daemon.wait()
+        self.end_steps()
         subprocess.run(["ip", "address", "delete", *ADDRESS], check=True)
         self.folder.cleanup()
+
+    def end_steps(self):
+        """What keeps the steps of jobs lives on until these are over: they had our settings."""
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{name}/environ", "rb") as file:
+                    is_ours = f"SLURM_CONF={self.conf}".encode() in file.read().split(b"\0")
+            except OSError:
+                continue
+            if is_ours and int(name) != os.getpid():
+                os.kill(int(name), signal.SIGKILL)
 
     def at(self, name):
         return os.path.join(self.folder.name, name)
