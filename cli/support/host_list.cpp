@@ -209,7 +209,7 @@ bool is_ssh(const HostList& list) {
 
 namespace {
 
-/// What is wrong with a word that is no address.
+/// Says what is wrong with a word that is no address.
 Error in_words(const Error& error, const HostWord& word) {
   constexpr std::string_view tcp = "tcp:";
   const std::string_view text = word.text;

@@ -76,8 +76,7 @@ std::string for_terminal(std::string_view line) {
   std::string text;
   bool is_coloured = false;
   while (!line.empty()) {
-    // The bytes before the next colour cannot hold the beginning of a character of several bytes
-    // whose rest is behind it.
+    // A colour begins with ESC, which is no part of a character of several bytes.
     std::size_t colour = length_of_colour(line), end = colour;
     if (colour == 0) {
       end = 1;
