@@ -156,7 +156,7 @@ void AuditTrail::on_exec_ended(std::uint64_t requester, const wire::ExecEnded& e
 
 void AuditTrail::note(const AuditedPrincipal& principal, const std::string& verb,
                       const std::string& what, const std::string& outcome) {
-  auto& limit = outcome == "ok" ? connections_ : requests_;
+  auto& limit = outcome == "ok" ? connections_ : refusals_;
   if (principal.role < wire::Role::operate && !may_write(limit)) return;
   write(
       {principal, {.verb = verb, .what = cut_text(what, kLongestEntryText)}, {}, unix_ns(), now_()},

@@ -103,8 +103,9 @@ class AuditTrail {
   std::unordered_map<std::uint64_t, std::map<std::uint64_t, Entry>> running_;
   std::size_t running_count_ = 0;
   std::deque<std::pair<Time, Key>> order_;
-  /// For those with few rights, each second. Many connections hide no request.
-  log::LineLimit requests_{10}, connections_{10};
+  /// For those with few rights, each second. Many connections hide no refusal, and many refusals of
+  /// what asks for nothing hide no request.
+  log::LineLimit requests_{10}, refusals_{10}, connections_{10};
   std::uint64_t left_out_ = 0;
   std::uint64_t told_lost_ = 0;
 };

@@ -218,6 +218,19 @@ TEST_CASE("audit_trail: many connections hide no refusal, and what is left out i
   CHECK(written.lines().back().at("lost_before") == 20);
 }
 
+TEST_CASE("audit_trail: many refused messages hide no request that is refused") {
+  WrittenTrail written;
+  auto eve = operator_alice();
+  eve.by = "observer eve";
+  eve.role = wire::Role::observe;
+  for (int i = 0; i < 30; ++i) written.trail.note(eve, "message", {}, "refused: no");
+  written.trail.on_control(eve, "", sent_by(eve.peer), spawn_request(1));
+  written.trail.on_answer(answer_to(eve.peer), refusal_of(1, "takes role operate"));
+  REQUIRE(written.lines().size() == 11);
+  CHECK(written.lines().back().at("verb") == "spawn");
+  CHECK(written.lines().back().at("outcome") == "refused: takes role operate");
+}
+
 TEST_CASE("audit_trail: a full disk stops nothing, and is counted") {
   const TempDir dir;
   rlimit before{};
