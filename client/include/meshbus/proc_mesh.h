@@ -291,7 +291,8 @@ class ProcMesh {
   /// nothing. A stopped rank is not restarted. When every rank has ended, on_failure of those that
   /// had failed before has run, unless it takes longer than 2 s or is the caller. A mesh that holds
   /// its hosts is at its end when all of them are: then stop_error may name hosts, as
-  /// HostMesh::shutdown() does.
+  /// HostMesh::shutdown() does. Also out_of_range: there are no such ranks; configuration_error: a
+  /// block without any.
   Result<MeshOutcome> stop(StopOptions options = {});
   /// The same without waiting: on_state and on_end report the rest. `options.deadline` is not used.
   void request_stop(StopOptions options = {});
@@ -317,7 +318,8 @@ class ProcMesh {
   /// Sends a signal to the process groups of ranks (empty = all that are alive). Returns when the
   /// kernels have them; a rank that is not started yet gets its signal when it is. Errors:
   /// not_exist, timeout, io_error (the kernel refused), ...: the first one of all hosts; the detail
-  /// says which ranks got it, and which did not.
+  /// says which ranks got it, and which did not. out_of_range: there are no such ranks;
+  /// configuration_error: a block without any, or no such signal.
   Result<void> signal(const RankSet& ranks, int signal,
                       std::chrono::milliseconds deadline = std::chrono::seconds(10));
 
