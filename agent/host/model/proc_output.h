@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "agent/host/streams/line_tail.h"
 #include "agent/host/streams/log_file.h"
@@ -42,8 +43,9 @@ struct ProcOutput {
   void shrink(std::size_t bytes) {
     for (OutputPipe* pipe : pipes()) pipe->tail.shrink(bytes);
   }
-  /// The streams of a rank that is restarted go on where those of `former` ended.
-  void continue_from(const ProcOutput& former) {
+  /// The streams of a rank that is restarted go on where those of `former` ended, and keep its last
+  /// bytes for `meshbus logs`.
+  void continue_from(ProcOutput& former) {
     continue_from(out, former.out);
     continue_from(err, former.err);
   }
@@ -55,10 +57,10 @@ struct ProcOutput {
   bool is_ended = false;
 
  private:
-  static void continue_from(OutputPipe& to, const OutputPipe& from) {
+  static void continue_from(OutputPipe& to, OutputPipe& from) {
     to.before = {.read = from.at.read, .file = from.at.file};
     to.at = to.before;
-    to.tail.start_at(to.before.read);
+    to.tail.continue_from(std::move(from.tail));
   }
 };
 

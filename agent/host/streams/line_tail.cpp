@@ -1,6 +1,7 @@
 #include "agent/host/streams/line_tail.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace meshbus::host {
 
@@ -47,7 +48,14 @@ void LineTail::drop(std::size_t bytes) {
 
 void LineTail::start_at(std::uint64_t offset) {
   data_.clear();
-  begin_ = line_begin_ = offset;
+  begin_ = line_begin_ = own_begin_ = offset;
+}
+
+void LineTail::continue_from(LineTail&& former) {
+  data_ = std::move(former.data_);
+  begin_ = former.begin_;
+  line_begin_ = former.line_begin_;
+  own_begin_ = end();
 }
 
 void LineTail::shrink(std::size_t max_bytes) {
@@ -74,12 +82,12 @@ std::uint64_t LineTail::offset_of_last(std::uint64_t lines, std::uint64_t* missi
 std::string LineTail::text() const {
   const auto at = std::max(offset_of_last(limits_.lines),
                            end() - std::min<std::uint64_t>(end(), limits_.max_bytes));
-  auto begin = std::max(at, begin_);
+  const auto begin = std::max({at, begin_, own_begin_});
   if (limits_.lines == 0) return {};
   std::string text;
   const auto before = Bytes(data_).substr(0, static_cast<std::size_t>(begin - begin_));
   const auto newline = before.rfind('\n');
-  const auto line = newline == Bytes::npos ? line_begin_ : begin_ + newline + 1;
+  const auto line = std::max(own_begin_, newline == Bytes::npos ? line_begin_ : begin_ + newline + 1);
   // A line that is almost whole is no reason to lose it; one that is not begun here is marked.
   if (line < begin) text = "[" + std::to_string(begin - line) + " bytes cut]";
   return text.append(from(begin));

@@ -23,6 +23,8 @@ class LineTail {
   void append(Bytes bytes);
   /// Begins with an empty stream at that offset.
   void start_at(std::uint64_t offset);
+  /// Goes on where `former` ends, with its bytes, which text() does not repeat.
+  void continue_from(LineTail&& former);
   /// From now on it keeps so many bytes at most.
   void shrink(std::size_t max_bytes);
 
@@ -35,8 +37,8 @@ class LineTail {
   /// `missing` is how many are not.
   std::uint64_t offset_of_last(std::uint64_t lines,
                                std::uint64_t* missing = nullptr) const noexcept;
-  /// The last lines, newlines included, the unfinished one too. A line whose beginning is not kept
-  /// is marked: "[N bytes cut]" and the rest.
+  /// The last lines since continue_from(), newlines included, the unfinished one too. A line whose
+  /// beginning is not kept is marked: "[N bytes cut]" and the rest.
   std::string text() const;
 
  private:
@@ -46,6 +48,7 @@ class LineTail {
   std::string data_;
   std::uint64_t begin_ = 0;       // offset of data_
   std::uint64_t line_begin_ = 0;  // where the line begins in which begin_ lies
+  std::uint64_t own_begin_ = 0;   // where the stream of a former tail ended
 };
 
 /// Where in `bytes` the last `lines` lines begin, the unfinished one counted. `missing`: how many

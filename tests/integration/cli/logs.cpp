@@ -125,6 +125,24 @@ TEST_CASE(
   CHECK(shown({"-f", "train", "--stderr"}).err == both.err);  // ended: there is nothing to wait for
 }
 
+TEST_CASE("cli: logs shows the former lives of a restarted rank, too (spec 8.9)") {
+  StandingHost host;
+  const TempDir dir;
+  const std::string sleep = own_sleep();
+  Process launcher(cli({"run", "--hosts", host.address(), "--name", "again", "--restart",
+                        "on-failure:3", "--restart-delay", "10ms:10ms", "--", "sh", "-c",
+                        "echo life $MESHBUS_RESTARTS; if [ $MESHBUS_RESTARTS -lt 2 ]; then echo "
+                        "oops $MESHBUS_RESTARTS >&2; exit 3; fi; touch " +
+                            (dir / "up") + "; exec " + sleep}));
+  REQUIRE(wait_until([&] { return std::filesystem::exists(dir / "up"); }, in_time));
+  const auto shown = logs(host, {"again", "--raw"});
+  CHECK(shown.out == "life 0\nlife 1\nlife 2\n");
+  CHECK(shown.err == "oops 0\noops 1\n");
+  CHECK(logs(host, {"again", "--raw", "--stdout", "--tail", "2"}).out == "life 1\nlife 2\n");
+  launcher.send_signal(SIGINT);
+  CHECK(launcher.wait_exit(in_time) == ExitStatus::exited(130));
+}
+
 TEST_CASE("cli: logs says what is not there, and what may have been meant") {
   StandingHost host;
   const auto none = logs(host, {});

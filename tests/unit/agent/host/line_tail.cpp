@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <random>
+#include <utility>
 
 namespace meshbus::host {
 namespace {
@@ -50,6 +51,28 @@ TEST_CASE("line_tail: 100 of 250, however they are cut into reads") {
     }
     CHECK(tail.text() == lines(150, 250));
   }
+}
+
+TEST_CASE("line_tail: a new life has the former one's bytes, and a text of its own") {
+  LineTail former({.lines = 3});
+  former.append("old 1\nold 2\nhalf");
+  LineTail tail({.lines = 3});
+  tail.continue_from(std::move(former));
+  CHECK(tail.text() == "");
+  CHECK(tail.end() == 16);
+  CHECK(tail.from(6) == "old 2\nhalf");
+  tail.append("new 1\n");
+  CHECK(tail.text() == "new 1\n");
+  CHECK(tail.from(0) == "old 1\nold 2\nhalfnew 1\n");
+  tail.append("new 2\nnew 3\nnew 4\n");
+  CHECK(tail.text() == "new 2\nnew 3\nnew 4\n");
+  CHECK(tail.offset_of_last(5) == 6);
+
+  LineTail small({.lines = 3, .max_bytes = 8});
+  small.continue_from(std::move(tail));
+  small.append("x\n");
+  CHECK(small.text() == "x\n");
+  CHECK(small.end() == 42);
 }
 
 TEST_CASE("line_tail: no lines wanted, none kept") {
