@@ -54,10 +54,6 @@ std::string ranks_text(const std::vector<wire::RankInterval>& ranks) {
   return text;
 }
 
-std::string role_text(wire::Role role) {
-  return role == wire::Role::broker ? "broker" : std::string(word_of(role));
-}
-
 }  // namespace
 
 AuditedPrincipal AuditedPrincipal::of(const Identity& identity) {
@@ -199,7 +195,7 @@ void AuditTrail::write(const Entry& entry, const std::string& outcome) {
   json["time"] = time_text(entry.time_ns);
   json["host"] = host_.to_string();
   json["by"] = who.by;
-  json["role"] = role_text(who.role);
+  json["role"] = word_of(who.role);
   json["address"] = who.address.empty() ? Json(nullptr) : Json(who.address);
   json["peer"] = who.peer.empty() ? Json(nullptr) : Json(who.peer);
   json["pid"] = who.pid == 0 ? Json(nullptr) : Json(who.pid);

@@ -136,16 +136,6 @@ Result<KeyPair> KeyPair::make() {
   return KeyPair{public_key.data(), secret_key.data()};
 }
 
-std::string_view word_of(wire::Role role) {
-  switch (role) {
-    case wire::Role::observe: return "observer";
-    case wire::Role::proc: return "client";
-    case wire::Role::operate: return "operator";
-    case wire::Role::host: return "host";
-    default: return "nobody";
-  }
-}
-
 std::optional<wire::Role> role_of_key(std::string_view word) {
   for (const auto role : kKeyRoles) {
     if (word_of(role) == word) return role;

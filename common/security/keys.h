@@ -9,6 +9,7 @@
 
 #include "common/bus/session.h"
 #include "common/security/key_grant.h"
+#include "common/wire/role_word.h"
 #include "meshbus/address.h"
 #include "meshbus/result.h"
 #include "wire/codes_generated.h"
@@ -32,10 +33,7 @@ struct KeyPair {
   static Result<KeyPair> make();
 };
 
-/// "observer", "client", "operator", "host": what a key may be for, by the role that its holder has
-/// on the bus (a host's: Role::host).
-std::string_view word_of(wire::Role role);
-/// Nothing when it is none of these words.
+/// The role that word_of() has that word for, if a key may be for it; otherwise nothing.
 std::optional<wire::Role> role_of_key(std::string_view word);
 inline constexpr wire::Role kKeyRoles[] = {wire::Role::observe, wire::Role::proc,
                                            wire::Role::operate, wire::Role::host};

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "common/wire/role_word.h"
 #include "wire/control_generated.h"
 
 namespace meshbus {
@@ -17,9 +18,9 @@ Error no_row_for(wire::Body type) {
 }
 
 Error role_too_low(wire::Body type, Role least, Role role) {
-  return {ErrorCode::unauthorised, std::string(wire::EnumNameBody(type)) + " takes role " +
-                                       wire::EnumNameRole(least) + ", the sender has " +
-                                       wire::EnumNameRole(role)};
+  return {ErrorCode::unauthorised, std::string(wire::EnumNameBody(type)) + " needs role " +
+                                       std::string(word_of(least)) + ", the sender has role " +
+                                       std::string(word_of(role))};
 }
 
 }  // namespace meshbus

@@ -1,5 +1,6 @@
 #include "common/wire/dispatcher.h"
 
+#include "common/wire/context_dispatcher.h"
 #include "wire/control_generated.h"
 
 namespace meshbus {
@@ -11,9 +12,7 @@ Result<void> Dispatcher::dispatch(const Request& request, const wire::Control& c
     return fail(ErrorCode::no_such_port,
                 "nothing here handles " + (name.empty() ? "a message of an unknown type" : name));
   if (request.envelope.role() < row->second.least)
-    return fail(ErrorCode::unauthorised,
-                name + " takes role " + wire::EnumNameRole(row->second.least) +
-                    ", the sender has " + wire::EnumNameRole(request.envelope.role()));
+    return fail(role_too_low(control.body_type(), row->second.least, request.envelope.role()));
   row->second.handler(request, control.body());
   return {};
 }

@@ -118,7 +118,7 @@ TEST_CASE("multihost: exec with keys runs where the ranks are, and only for oper
   CHECK(names.out.find("work[1] host1\n") != std::string::npos);
   const auto refused = site.run("exec", {"work:1", "--", "hostname"}, "eve");
   CHECK(refused.status == ExitStatus::exited(125));
-  CHECK(refused.err.find("takes role operate, the sender has observe") != std::string::npos);
+  CHECK(refused.err.find("needs role operator, the sender has role observer") != std::string::npos);
 
   // A kill of the client leaves nothing on the host, nor does its power.
   for (const bool is_killed : {true, false}) {

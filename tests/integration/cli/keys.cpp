@@ -109,7 +109,7 @@ TEST_CASE(
   done = run(as(dir, "eve"));
   CHECK(done.status == ExitStatus::exited(125));
   CHECK(has(done.err, "unauthorised"));
-  CHECK(has(done.err, "takes role operate, the sender has observe"));
+  CHECK(has(done.err, "needs role operator, the sender has role observer"));
   const auto seen = run_cli({"ps", "--hosts", hosts}, as(dir, "eve"));
   CHECK(seen.status == ExitStatus::exited(0));
   {
@@ -125,7 +125,7 @@ TEST_CASE(
       const auto refused = run_cli(words, as(dir, "eve"));
       INFO(refused.out << refused.err);
       CHECK(refused.status == ExitStatus::exited(1));
-      CHECK(has(refused.out + refused.err, "the sender has observe"));
+      CHECK(has(refused.out + refused.err, "the sender has role observer"));
     }
     CHECK(sleepers(sleep).size() == 2);
     CHECK(has(run_cli({"logs", "work", "--hosts", hosts}, as(dir, "eve")).err, "unauthorised") ==

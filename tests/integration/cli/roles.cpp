@@ -81,7 +81,8 @@ TEST_CASE("roles: observers and clients look, and everything above that is refus
       INFO(done.out << done.err);
       CHECK((done.status == ExitStatus::exited(0)) == (attempt.needed == Right::look));
       if (attempt.needed == Right::look) continue;
-      CHECK((done.out + done.err).find("takes role operate, the sender has ") != std::string::npos);
+      CHECK((done.out + done.err).find("needs role operator, the sender has role ") !=
+            std::string::npos);
     }
     CHECK(sleepers(sleep).size() == 1);
     CHECK(job.is_running());
@@ -115,7 +116,7 @@ TEST_CASE("roles: the ways of hands that stay open are closed to observers and c
                    "-c", "echo up; while read line; do echo heard $line; done"}),
               operator_options);
   job.wait_for_output("up", in_time);
-  constexpr std::string_view kRefusal = "takes role operate, the sender has ";
+  constexpr std::string_view kRefusal = "needs role operator, the sender has role ";
   for (const std::string name : {"eve", "carl"}) {
     CAPTURE(name);
     auto as = here;

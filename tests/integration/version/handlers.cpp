@@ -7,6 +7,7 @@
 #include "common/bus/session.h"
 #include "common/security/token.h"
 #include "common/wire/dispatcher.h"
+#include "common/wire/role_word.h"
 #include "tests/support/body_union.h"
 #include "tests/support/golden.h"
 #include "tests/world/client_library.h"
@@ -231,10 +232,10 @@ void check_answer(Body body, const Takes& takes, const std::optional<ControlMess
     REQUIRE(refusal != nullptr);
     CHECK(refusal->code() == wire::ErrorCode::unauthorised);
     CHECK(detail ==
-          name + " takes role " + wire::EnumNameRole(*takes) + ", the sender has operate");
+          name + " needs role " + std::string(word_of(*takes)) + ", the sender has role operator");
   } else {
     CHECK(detail.find("nothing here handles") == std::string::npos);
-    CHECK(detail.find(" takes role ") == std::string::npos);
+    CHECK(detail.find(" needs role ") == std::string::npos);
   }
 }
 

@@ -166,7 +166,7 @@ TEST_CASE("audit_trail: refusals, requests without an answer, and those for othe
   WrittenTrail written;
   const auto who = operator_alice();
   written.trail.on_control(who, "tcp:h2:7420", sent_by(who.peer), spawn_request(1));
-  written.trail.on_answer(answer_to(who.peer), refusal_of(1, "takes role operate"));
+  written.trail.on_answer(answer_to(who.peer), refusal_of(1, "needs role operator"));
   written.trail.on_control(who, "", sent_by(who.peer), spawn_request(2));
   written.now += 61s;
   written.trail.on_control(who, "", sent_by(who.peer), spawn_request(3));
@@ -174,7 +174,7 @@ TEST_CASE("audit_trail: refusals, requests without an answer, and those for othe
   const auto lines = written.lines();
   REQUIRE(lines.size() == 3);
   CHECK(lines[0].at("to") == "tcp:h2:7420");
-  CHECK(lines[0].at("outcome") == "refused: takes role operate");
+  CHECK(lines[0].at("outcome") == "refused: needs role operator");
   CHECK(lines[1].at("outcome") == "no answer yet");
   CHECK(lines[2].at("outcome") == "the broker ended");
 }
@@ -225,10 +225,10 @@ TEST_CASE("audit_trail: many refused messages hide no request that is refused") 
   eve.role = wire::Role::observe;
   for (int i = 0; i < 30; ++i) written.trail.note(eve, "message", {}, "refused: no");
   written.trail.on_control(eve, "", sent_by(eve.peer), spawn_request(1));
-  written.trail.on_answer(answer_to(eve.peer), refusal_of(1, "takes role operate"));
+  written.trail.on_answer(answer_to(eve.peer), refusal_of(1, "needs role operator"));
   REQUIRE(written.lines().size() == 11);
   CHECK(written.lines().back().at("verb") == "spawn");
-  CHECK(written.lines().back().at("outcome") == "refused: takes role operate");
+  CHECK(written.lines().back().at("outcome") == "refused: needs role operator");
 }
 
 TEST_CASE("audit_trail: a full disk stops nothing, and is counted") {

@@ -216,7 +216,7 @@ TEST_CASE("dispatcher: a row is called when the sender's role is enough, and sai
   const auto refused = dispatcher.dispatch(request, **control);
   REQUIRE_FALSE(refused.has_value());
   CHECK(refused.error().code() == ErrorCode::unauthorised);
-  CHECK(refused.error().detail() == "StopProcs takes role operate, the sender has proc");
+  CHECK(refused.error().detail() == "StopProcs needs role operator, the sender has role client");
   const auto ack = ControlMessage::decode(encode_control({}, wire::AckT()));
   REQUIRE(ack.has_value());
   CHECK(dispatcher.dispatch(request, **ack).error().code() == ErrorCode::no_such_port);
