@@ -100,6 +100,8 @@ std::vector<std::uint64_t> HostRestarts::on_start_answer(const Result<void>& ans
   if (is_silence(code) || code == ErrorCode::queue_full) return {};
   // Another owner answers for the mesh, which the hosts are about to tell; or it never does.
   if (is_refused && refusals_ < kMostRefusals) return {};
+  // A host that does not know the mesh, because it was started again, has nothing to end.
+  if (asked_starts_.empty()) is_end_wanted_ = false;
   for (const auto rank : asked_starts_) starts_.erase(rank);
   return std::exchange(asked_starts_, {});
 }
