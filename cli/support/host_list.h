@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/address/host_range.h"
 #include "meshbus/address.h"
 #include "meshbus/result.h"
 
@@ -35,12 +36,6 @@ struct HostList {
   /// The settings of the context, as --set would give them.
   std::vector<std::pair<std::string, std::string>> settings;
 };
-
-/// The parts of a list, separated by commas and blanks, with ranges written out:
-/// "tcp:h[0-2,7]:7420" is four hosts, "r[1-2]h[08-10]" six; zeros in front are kept. Brackets that
-/// hold anything but numbers, like those of IPv6 addresses, stay as they are. Errors:
-/// configuration_error: a range that goes backwards, or more than 65536 hosts.
-Result<std::vector<std::string>> expand_hosts(std::string_view list);
 
 /// The hosts of a file: a list like the above on each line, comments from # on. Errors:
 /// configuration_error naming the line.

@@ -19,6 +19,7 @@
 #include "client/controller/http/page_token.h"
 #include "client/controller/line_writer.h"
 #include "client/controller/supervision_event.h"
+#include "common/address/host_range.h"
 #include "common/base/exit_codes.h"
 #include "common/base/service_manager.h"
 #include "common/config/config.h"
@@ -33,7 +34,7 @@ constexpr std::chrono::seconds kCountPeriod{1};
 constexpr std::size_t kOutputLimit = 16 * 1024 * 1024;
 
 struct Arguments {
-  std::vector<std::string> hosts;
+  std::string hosts;
   std::string mesh;
   int lifeline_fd = -1;
   std::vector<std::string> settings;
@@ -181,7 +182,9 @@ Result<std::optional<Page>> make_page(const Arguments& arguments,
 
 Result<Controller::Options> make_options(const Arguments& arguments, const Config& config) {
   std::vector<HostAddr> hosts;
-  for (const auto& text : arguments.hosts) {
+  const auto texts = expand_hosts(arguments.hosts);
+  if (!texts) return fail(texts.error().within("--hosts"));
+  for (const auto& text : *texts) {
     auto host = HostAddr::parse(text);
     if (!host) return fail(host.error().within("--hosts: '" + text + "'"));
     if (host->is_any() || host->is_wildcard())
@@ -200,9 +203,9 @@ int run(int argc, char** argv) {
       "Watches the procs of hosts and prints each change as one JSON line. Ends at SIGTERM, or "
       "when its lifeline does.",
       "meshbus-controller");
-  app.add_option("--hosts", arguments.hosts, "Addresses of the hosts: ADDR,ADDR…")
-      ->required()
-      ->delimiter(',');
+  app.add_option("--hosts", arguments.hosts,
+                 "Addresses of the hosts: ADDR,ADDR…, also as ranges: tcp:h[1-4]:7420")
+      ->required();
   app.add_option("--mesh", arguments.mesh, "Only this mesh: its name, or the part before the uuid");
   app.add_option("--lifeline-fd", arguments.lifeline_fd,
                  "Descriptor whose end means that whoever started this is gone");
