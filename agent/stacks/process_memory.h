@@ -7,10 +7,13 @@
 #include <optional>
 #include <vector>
 
+#include "common/base/unique_fd.h"
+
 namespace meshbus::stacks {
 
-/// The memory of another process, read from outside (process_vm_readv): the process runs on. Needs
-/// the right to trace it. What a thread had on its stack while it was stopped is read from a copy.
+/// The memory of another process, read from outside (process_vm_readv, or /proc/PID/mem where that
+/// call is refused): the process runs on. Needs the right to trace it. What a thread had on its
+/// stack while it was stopped is read from a copy.
 class ProcessMemory {
  public:
   explicit ProcessMemory(pid_t pid) : pid_(pid) {}
@@ -31,10 +34,15 @@ class ProcessMemory {
   /// of the beginning as there is.
   void keep(std::uint64_t begin, std::size_t size);
 
+  /// Why nothing can be read at all, as errno; 0: nothing is known to be wrong.
+  int error() const noexcept { return error_; }
+
  private:
   std::size_t read_some(std::uint64_t address, void* into, std::size_t size) const;
 
   pid_t pid_;
+  mutable UniqueFd file_;  // /proc/PID/mem, once it is needed
+  mutable int error_ = 0;
   std::uint64_t kept_at_ = 0;
   std::vector<std::byte> kept_;
 };

@@ -1,6 +1,7 @@
 #include "agent/stacks/python_stacks.h"
 
 #include <algorithm>
+#include <cstring>
 #include <string_view>
 
 #include "agent/stacks/python_lines.h"
@@ -58,6 +59,9 @@ std::optional<PythonStacks> PythonStacks::find(pid_t pid, const ProcessMaps& map
         version_at ? memory.word(*version_at + placed.bias) : std::optional<std::uint64_t>(0);
     if (!version) {
       why_not = "its Python cannot be read";
+      if (memory.error() != 0)
+        why_not += std::string(": reading its memory is refused (") + ::strerror(memory.error()) +
+                   "); in a container allow it with --cap-add SYS_PTRACE";
       return std::nullopt;
     }
     const auto layout = PythonLayout::find(*version, memory, *runtime + placed.bias);

@@ -153,6 +153,8 @@ void StackTree::find_odd(const Node& node, std::vector<OddRanks>& odd) {
     OddRanks found;
     std::set_difference(few->ranks.begin(), few->ranks.end(), most->ranks.begin(),
                         most->ranks.end(), std::inserter(found.ranks, found.ranks.end()));
+    // A thread of a pool: its rank has others where most are. Few ranks have one here.
+    if (found.ranks.empty() && few->ranks.size() * 2 < node.ranks.size()) found.ranks = few->ranks;
     if (found.ranks.empty()) continue;
     // The innermost function that is the program's own, and what the kernel says.
     std::string function = few->label;

@@ -98,6 +98,19 @@ TEST_CASE("stack_tree: a rank whose other thread is elsewhere is odd when main t
   CHECK(tree.text(true).find("thread io") == std::string::npos);
 }
 
+TEST_CASE("stack_tree: one of several threads of a pool that is elsewhere makes its rank odd") {
+  StackTree tree;
+  Answer answer;
+  for (std::uint64_t rank = 0; rank < 4; ++rank)
+    answer.thread(rank, "pool", {"idle", "loop"})
+        .thread(rank, "pool", {rank == 2 ? "step" : "idle", "loop"});
+  tree.add(answer.stacks());
+  const auto odd = tree.odd_ranks();
+  REQUIRE(odd.size() == 1);
+  CHECK(odd[0].ranks == std::set<std::uint64_t>{2});
+  CHECK(odd[0].where == "step (train.py:7), in futex");
+}
+
 TEST_CASE("stack_tree: indexes that point nowhere, and characters that terminals obey") {
   Answer answer;
   answer.thread(0, "a\x1b[2J", {"f\n"});
