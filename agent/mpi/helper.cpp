@@ -51,7 +51,7 @@ Result<HelperOptions> HelperOptions::from_environment() {
   return options;
 }
 
-Helper::Helper(const HelperOptions& options, JobDirectory directory)
+Helper::Helper(const HelperOptions& options, os::MpiDirectory directory)
     : options_(options),
       layout_(options.ranks, options.hosts),
       directory_(std::move(directory)),
@@ -186,7 +186,7 @@ int run_helper(const MakeService& make) {
     std::cerr << "meshbus-mpi: " << options.error().to_string() << std::endl;
     return kBadConfiguration;
   }
-  auto directory = JobDirectory::make(options->job, options->host);
+  auto directory = os::MpiDirectory::make(options->job, options->host);
   if (!directory) {
     std::cerr << "meshbus-mpi: " << directory.error().to_string() << std::endl;
     return kFailed;

@@ -6,12 +6,12 @@
 #include <string_view>
 
 #include "agent/mpi/exchange.h"
-#include "agent/mpi/job_directory.h"
 #include "agent/mpi/letter.h"
 #include "agent/mpi/pmi1_server.h"
 #include "agent/mpi/rank_door.h"
 #include "agent/mpi/rank_layout.h"
 #include "agent/mpi/rank_service.h"
+#include "agent/os/mpi_directory.h"
 #include "common/loop/reactor.h"
 #include "meshbus/proc.h"
 
@@ -34,7 +34,7 @@ struct HelperOptions {
 /// what they have to know of each other. Its reactor runs on the thread of main().
 class Helper {
  public:
-  Helper(const HelperOptions& options, JobDirectory directory);
+  Helper(const HelperOptions& options, os::MpiDirectory directory);
   /// Before the helper is on the bus: the ranks are started when it is. `make` may be empty.
   /// Errors: io_error, and those of `make`.
   Result<void> prepare(const MakeService& make);
@@ -58,7 +58,7 @@ class Helper {
 
   HelperOptions options_;
   RankLayout layout_;
-  JobDirectory directory_;
+  os::MpiDirectory directory_;
   Reactor reactor_;
   RankDoor door_;
   Exchange exchange_;

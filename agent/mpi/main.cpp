@@ -2,12 +2,12 @@
 #include <string_view>
 
 #include "agent/mpi/helper.h"
-#include "agent/mpi/job_directory.h"
+#include "agent/os/mpi_directory.h"
 
 int main(int argc, char** argv) {
   // What a helper that was killed has left.
   if (argc == 2 && std::string_view(argv[1]) == "--clean") {
-    meshbus::mpi::JobDirectory::remove_left();
+    meshbus::os::MpiDirectory::remove_left();
     return 0;
   }
   return meshbus::mpi::run_helper({});

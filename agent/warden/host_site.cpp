@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cctype>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
@@ -9,6 +10,7 @@
 #include <optional>
 
 #include "agent/os/cgroup.h"
+#include "agent/os/mpi_directory.h"
 #include "agent/os/run_directory.h"
 #include "agent/os/sweep.h"
 #include "agent/warden/exit_codes.h"
@@ -35,6 +37,18 @@ std::optional<Containment> containment_from_environment(std::string& bad) {
   return std::nullopt;
 }
 
+/// The name of a host's audit trail in logs.directory. A host that is started again at its address
+/// goes on with its trail; one without an address of its own has the name of its run directory.
+std::string audit_name(const std::string& advertise, const std::string& run_directory) {
+  if (!advertise.starts_with("tcp:") || advertise.ends_with(":0")) return run_directory;
+  std::string name = advertise;
+  for (char& one : name) {
+    const bool is_plain = std::isalnum(static_cast<unsigned char>(one)) != 0;
+    if (!is_plain && one != '.' && one != '-') one = '_';
+  }
+  return name;
+}
+
 }  // namespace
 
 Started HostSite::prepare(const WardenOptions& options, os::Spawner& spawner, WardenLog& log) {
@@ -50,9 +64,10 @@ Started HostSite::prepare(const WardenOptions& options, os::Spawner& spawner, Wa
   events_path_ = options.events_directory.empty()
                      ? directory_.path + "/events"
                      : options.events_directory + "/events-" + directory_.name;
-  audit_path_ = options.events_directory.empty()
-                    ? directory_.path + "/audit"
-                    : options.events_directory + "/audit-" + directory_.name;
+  audit_path_ =
+      options.events_directory.empty()
+          ? directory_.path + "/audit"
+          : options.events_directory + "/audit-" + audit_name(options.advertise, directory_.name);
   // In a folder that the broker can have for its own.
   if (!options.broker_user.empty()) audit_path_ += "/audit";
   log.set_event_log(events_path_);
@@ -164,6 +179,7 @@ void HostSite::remove(const WardenLog& log) const {
   for (const std::string& directory : limit_directories()) {
     if (!os::clear_cgroup_tree(directory, 500ms)) complain(directory);
   }
+  os::MpiDirectory::remove_left();
   os::leave_roles_leaf(50ms);
   if (!place_.base.empty()) os::clear_roles_leaf(place_.base);
   if (is_prepared()) os::remove_run_directory(directory_.path, 100ms);

@@ -104,7 +104,7 @@ MAY = {
         "agent/proc",
     ),
     "agent/metrics": {"agent/os", "mesh", "wire", "common/include", *COMMON},
-    "agent/mpi": {"agent/proc/include", "mesh", "common/include", *COMMON},
+    "agent/mpi": {"agent/os", "agent/proc/include", "mesh", "common/include", *COMMON},
     "common/files": {"common/base", "common/include", "mesh"},
     "agent/hands": {"agent/os", "common/base", "common/files", "common/include", "mesh"},
     "agent/stacks": {"common/base", "common/include", "mesh", "wire"},

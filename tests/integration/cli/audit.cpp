@@ -124,7 +124,7 @@ TEST_CASE("attacks S8: it is written down which key did what, and what was refus
   // It is for operators.
   const auto refused = run_cli({"audit", "--hosts", hosts}, keys.as("eve"));
   CHECK(refused.status == ExitStatus::exited(1));
-  CHECK(refused.err.find("takes role operate") != std::string::npos);
+  CHECK(refused.err.find("needs role operator") != std::string::npos);
   // On a terminal it is a table.
   const auto table = run_cli({"audit", "--hosts", hosts, "--mesh", "work"}, keys.as("alice"));
   CHECK(table.out.find("operator alice") != std::string::npos);
@@ -152,6 +152,24 @@ TEST_CASE(
   }
   CHECK(written.find("\"verb\":\"spawn\"") != std::string::npos);
   CHECK(written.find("\"verb\":\"shutdown\"") != std::string::npos);
+}
+
+TEST_CASE("audit: a host that is started again at its address goes on with its trail") {
+  const TempDir logs;
+  const std::string address =
+      StandingHost({"--bind", "tcp:127.0.0.1:0", "--insecure"}).address();  // ended again
+  const Words options{"--bind", address, "--insecure", "--set",
+                      "logs.directory=" + logs.path().string()};
+  {
+    StandingHost host(options);
+    CHECK(run_cli({"shutdown", "--hosts", address}).status == ExitStatus::exited(0));
+    host.process().wait_exit(in_time);
+  }
+  const StandingHost again(options);
+  CHECK(with_verb(audit(address, {}, {}), "shutdown").size() == 1);
+  const auto one = audit(address, {"--verb", "shutdown,spawn"}, {});
+  REQUIRE(one.size() == 1);
+  CHECK(one[0].at("verb") == "shutdown");
 }
 
 TEST_CASE("attacks S9: what others wrote rules no screen") {

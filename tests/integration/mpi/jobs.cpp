@@ -175,6 +175,17 @@ TEST_CASE("mpi: Ctrl-C ends a job that hangs, and nothing is left" *
   CHECK(mpi_leftovers_since(before) == "");
 }
 
+TEST_CASE("mpi: a job whose launcher is killed leaves nothing, either" *
+          doctest::test_suite(need::open_mpi)) {
+  const MpiRing ring("openmpi");
+  const auto before = mpi_leftovers();
+  Process job(cli({"run", "--no-prefix", "--mpi", "-n", "2", "--", ring.path(), "hang", "1", "0"}));
+  job.wait_for_output("rank 1 of 2", in_time);
+  job.send_signal(SIGKILL);
+  job.wait_exit(in_time);
+  CHECK(wait_until([&] { return mpi_leftovers_since(before).empty(); }, in_time));
+}
+
 TEST_CASE("mpi: programs that use mpi4py" * doctest::test_suite(need::mpi4py)) {
   const TempDir dir;
   const auto script = dir.write("sum.py",

@@ -1,4 +1,4 @@
-#include "agent/mpi/job_directory.h"
+#include "agent/os/mpi_directory.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -13,7 +13,7 @@
 
 #include "common/base/os_error.h"
 
-namespace meshbus::mpi {
+namespace meshbus::os {
 namespace {
 
 constexpr std::string_view kPrefix = "meshbus-mpi-";
@@ -47,7 +47,7 @@ void remove_with_lock_last(const std::filesystem::path& path) {
 
 }  // namespace
 
-Result<JobDirectory> JobDirectory::make(std::string_view job, std::uint64_t host) {
+Result<MpiDirectory> MpiDirectory::make(std::string_view job, std::uint64_t host) {
   remove_left();
   const auto name = std::string(kPrefix) + std::string(job) + "-" + std::to_string(host);
   std::string problem;
@@ -59,13 +59,13 @@ Result<JobDirectory> JobDirectory::make(std::string_view job, std::uint64_t host
     }
     UniqueFd lock(::open((path / kLock).c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
     if (lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) == 0)
-      return JobDirectory(path, std::move(lock));
+      return MpiDirectory(path, std::move(lock));
     problem = os_error((path / kLock).string());
   }
   return fail(ErrorCode::io_error, problem);
 }
 
-void JobDirectory::remove_left() {
+void MpiDirectory::remove_left() {
   for (const char* root : kRoots) {
     std::error_code ignored;
     for (const auto& entry : std::filesystem::directory_iterator(root, ignored)) {
@@ -76,8 +76,8 @@ void JobDirectory::remove_left() {
   }
 }
 
-JobDirectory::~JobDirectory() {
+MpiDirectory::~MpiDirectory() {
   if (lock_) remove_with_lock_last(path_);
 }
 
-}  // namespace meshbus::mpi
+}  // namespace meshbus::os
