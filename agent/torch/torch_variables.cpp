@@ -33,6 +33,8 @@ std::vector<std::pair<std::string, std::string>> torch_variables(const ReadVaria
     set("MASTER_PORT", std::to_string(port + attempt % kMasterPorts));
   for (const char* name : {"GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME"})
     offer(name, host.interface);
+  // As torchrun's `python3 -u`: what a rank wrote before it was stopped is not lost.
+  offer("PYTHONUNBUFFERED", "1");
   const auto ranks_here = std::max<std::uint64_t>(1, number("LOCAL_WORLD_SIZE", 1));
   // A rank that is bound to CPUs (--bind) knows its share of them.
   const auto threads = number("MESHBUS_CPUS", std::max<std::uint64_t>(1, host.cpus / ranks_here));

@@ -16,11 +16,25 @@ std::vector<std::string> variables_of(const std::string& name) {
   return {variable, variable + "_ADDR", variable + "_PORT", variable + "_HOSTS"};
 }
 
+/// The word of a command that says best what it runs: of `python3 -u train.py` and `python3 -m
+/// train` not the first one.
+std::string telling_word(const std::vector<std::string>& command) {
+  const auto& program = command.front();
+  if (!program.substr(program.find_last_of('/') + 1).starts_with("python")) return program;
+  for (std::size_t i = 1; i < command.size(); ++i) {
+    if (command[i] == "-m" && i + 1 < command.size())
+      return command[i + 1].substr(command[i + 1].find_last_of('.') + 1);
+    if (command[i].ends_with(".py")) return command[i];
+    if (!command[i].starts_with("-") || command[i] == "-c") break;
+  }
+  return program;
+}
+
 }  // namespace
 
 std::string mesh_name(const RoleArguments& role) {
   if (!role.name.empty()) return role.name;
-  std::string name = role.command.front();
+  std::string name = telling_word(role.command);
   name = name.substr(name.find_last_of('/') + 1).substr(0, 40);
   if (const auto dot = name.find('.'); dot != std::string::npos && dot > 0) name.resize(dot);
   for (auto& c : name) {

@@ -50,6 +50,7 @@ TEST_CASE("torch_variables: what torchrun sets, from what every rank has") {
                            {"GLOO_SOCKET_IFNAME", "eth0"},
                            {"NCCL_SOCKET_IFNAME", "eth0"},
                            {"TP_SOCKET_IFNAME", "eth0"},
+                           {"PYTHONUNBUFFERED", "1"},
                            {"OMP_NUM_THREADS", "2"}});
 }
 

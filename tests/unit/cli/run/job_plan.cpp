@@ -33,6 +33,20 @@ TEST_CASE("job_plan: roles of one program are told apart, names that were said s
   CHECK(roles[3].name == "sh_3");
 }
 
+TEST_CASE("job_plan: a mesh has the name of its program, in Python of the script") {
+  const auto name = [](std::vector<std::string> command) {
+    RoleArguments role;
+    role.command = std::move(command);
+    return cli::mesh_name(role);
+  };
+  CHECK(name({"./bin/solver.x", "--fast"}) == "solver");
+  CHECK(name({"sh", "-c", "python3 train.py"}) == "sh");
+  CHECK(name({"python3", "-u", "work/train.py", "--lr", "1"}) == "train");
+  CHECK(name({"/usr/bin/python3.11", "-m", "models.eval"}) == "eval");
+  CHECK(name({"python3", "-c", "print(1)", "x.py"}) == "python3");
+  CHECK(name({"python3"}) == "python3");
+}
+
 TEST_CASE("job_plan: names that are equal, or give equal variables, are refused") {
   const auto problem_of = [](std::vector<RoleArguments> roles) {
     const auto named = cli::name_roles(roles);
