@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "cli/run/job_plan.h"
+#include "cli/run/run_report.h"
 #include "cli/support/exit_codes.h"
 
 namespace meshbus::cli {
@@ -64,7 +65,7 @@ std::optional<JobRole::Trouble> JobRole::find_trouble() {
     return Trouble{.code = kOwnFailure, .words = std::move(lost), .rank = {}};
   if (const auto rank = events_.first_stopped(); rank && !arguments_.keep_going)
     return Trouble{.code = kStopped,
-                   .words = rank_name(*rank) + " was stopped, not by this run",
+                   .words = rank_name(*rank) + " was stopped" + kStoppedElsewhere,
                    .rank = {},
                    .is_stopped_elsewhere = true};
   return std::nullopt;

@@ -85,8 +85,10 @@ Result<std::optional<MpiWire>> MpiJob::choose(const RoleArguments& arguments, st
                    ", which needs --mpi=" + (found->wire == MpiWire::pmi1 ? "pmi1" : "pmix"));
   }
   if (*wire == MpiWire::pmix && !is_beside_us(kPmixHelper))
-    return mistake("--mpi for Open MPI needs the program " + std::string(kPmixHelper) +
-                   ", which is not installed beside this one (it is built where libpmix is)");
+    return mistake(
+        "--mpi for Open MPI needs the program " + std::string(kPmixHelper) +
+        ", which is not installed beside this one: install the package meshbus-mpi, or build where "
+        "libpmix is");
   return wire;
 }
 

@@ -10,6 +10,9 @@
 
 namespace meshbus::cli {
 
+/// In why a run stops the other ranks when somebody else has stopped one.
+inline constexpr const char* kStoppedElsewhere = ", not by this run";
+
 /// How one role of a run has ended.
 struct RoleOutcome {
   /// Empty: it is the only one.
