@@ -2,6 +2,7 @@
 // tests/check/quotes.py compares the guide with it.
 #include <meshbus/actor.h>
 #include <meshbus/client.h>
+#include <meshbus/must.h>
 #include <meshbus/proc.h>
 
 #include <csignal>
@@ -12,16 +13,6 @@ using namespace meshbus;
 using namespace std::chrono_literals;
 
 namespace {
-
-/// The value, or the end of this program with one line that says what went wrong.
-template <typename T>
-T must(Result<T> result) {
-  if (!result) {
-    std::cerr << "guide: " << result.error().to_string() << std::endl;
-    std::exit(1);
-  }
-  if constexpr (!std::is_void_v<T>) return std::move(*result);
-}
 
 void run_a_command() {
   auto context = must(Context::create());
@@ -185,9 +176,13 @@ int main(int argc, char** argv) {
   const auto as_proc = bootstrap(proc_program());  // never returns in a proc
   if (as_proc.error().code() != ErrorCode::not_exist)
     return std::cerr << as_proc.error().to_string() << std::endl, 1;
-  if (argc == 2) return end(argv[1]), 0;
-  run_a_command();
-  launch();
-  allocate();
-  supervise();
+  try {
+    if (argc == 2) return end(argv[1]), 0;
+    run_a_command();
+    launch();
+    allocate();
+    supervise();
+  } catch (const std::exception& error) {  // of must()
+    return std::cerr << "guide: " << error.what() << std::endl, 1;
+  }
 }

@@ -22,12 +22,12 @@
 /// Actors in the procs of a mesh, as a launcher has them (spec 7). How they are written:
 /// meshbus/actor.h.
 ///
-///     auto procs = *hosts.spawn("trainers", *Extent::parse("gpu=4"),
-///                               {.kind = ProcKind::mesh, .command = {"./counters"}});
-///     auto tally = *procs.spawn_actors("counter", "tally", "40");
+///     auto procs = must(hosts.spawn("trainers", must(Extent::parse("gpu=4")),
+///                                   {.kind = ProcKind::mesh, .command = {"./counters"}}));
+///     auto tally = must(procs.spawn_actors("counter", "tally", "40"));
 ///         // one in every proc, or an error that names the ranks
-///     auto sums = *tally.call("add", "2", 10s);              // sums[3]: "42", or the error there
-///     auto sum = *tally.accumulate("add", "2", "sum");       // added up at each host
+///     auto sums = must(tally.call("add", "2", 10s));         // sums[3]: "42", or the error there
+///     auto sum = must(tally.accumulate("add", "2", "sum"));  // added up at each host
 ///     to_text(*sum.value);                                   // "168"
 ///     tally.range("gpu", 0, 2)->send("reset", "");           // a slice: others may be dead
 ///     tally.stop();

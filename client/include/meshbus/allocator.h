@@ -19,15 +19,16 @@
 /// host mesh, or a mesh of procs, takes it over and ends it.
 ///
 ///     auto allocator = meshbus::process_allocator();
-///     // or meshbus::remote_allocator(*meshbus::ssh_hosts({"h1", "h2"}))
-///     auto made = *allocator->allocate(
-///         context, {.extent = *meshbus::Extent::parse("host=2"),
+///     // or meshbus::remote_allocator(must(meshbus::ssh_hosts({"h1", "h2"})))
+///     auto made = must(allocator->allocate(
+///         context, {.extent = must(meshbus::Extent::parse("host=2")),
 ///                   .on_event = [](const meshbus::AllocationEvent& event) {
 ///                     std::cout << event.describe() << "\n";  // "host 1 (unix:/...) runs"
-///                   }});
-///     auto hosts = *meshbus::HostMesh::allocate(context, "hosts", std::move(made));
-///     auto other = *meshbus::ProcMesh::allocate(
-///         context, "work", *allocator->allocate(context, {}), {}, {.command = {"true"}});
+///                   }}));
+///     auto hosts = must(meshbus::HostMesh::allocate(context, "hosts", std::move(made)));
+///     auto one = must(allocator->allocate(context, {}));
+///     auto other = must(meshbus::ProcMesh::allocate(context, "work", std::move(one), {},
+///                                                   {.command = {"true"}}));
 namespace [[gnu::visibility("default")]] meshbus {
 
 class HostEnds;

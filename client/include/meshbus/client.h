@@ -2,12 +2,16 @@
 
 /// Everything that a launcher needs.
 ///
-///     auto context = *meshbus::Context::create();
-///     auto hosts = *meshbus::HostMesh::process(context, *meshbus::Extent::parse("host=2"));
-///     auto mesh =
-///         *hosts.spawn("hello", *meshbus::Extent::parse("gpu=4"), {.command = {"hostname"}});
-///     auto outcome = *mesh.wait(std::chrono::seconds(10));   // outcome.ranks[3].exit_code == 0
-///     hosts.shutdown();
+///     auto context = must(meshbus::Context::create());
+///     const auto two = must(meshbus::Extent::parse("host=2"));
+///     const auto four = must(meshbus::Extent::parse("gpu=4"));
+///     auto hosts = must(meshbus::HostMesh::process(context, two));
+///     auto mesh = must(hosts.spawn("hello", four, {.command = {"hostname"}}));
+///     auto outcome = must(mesh.wait(std::chrono::seconds(10)));  // .ranks[3].exit_code == 0
+///     must(hosts.shutdown());
+///
+/// `must` (meshbus/must.h) throws what went wrong. Without it look at each Result before its value:
+/// `*result` of an error is undefined behaviour.
 #include "meshbus/accumulation.h"    // IWYU pragma: export
 #include "meshbus/actor_mesh.h"      // IWYU pragma: export
 #include "meshbus/address.h"         // IWYU pragma: export

@@ -75,9 +75,10 @@ struct ContextOptions {
 /// A launcher's place on the bus. It hides a thread that owns all sockets, and a second one on
 /// which your handlers run, in order.
 ///
-/// Everything may be called from any thread, handlers included. Calls that wait take a deadline and
-/// block the caller; from the hidden socket thread they fail with would_block. After a fork the
-/// child's copy refuses everything (refused); only destroying it is allowed.
+/// Everything may be called from any thread, handlers included. Calls that wait take a deadline
+/// (less than 1 ms counts as 1 ms) and block the caller; from the hidden socket thread they fail
+/// with would_block. After a fork the child's copy refuses everything (refused); only destroying it
+/// is allowed.
 ///
 /// It connects to a broker when the first host mesh is made. Meshes keep the threads alive, so they
 /// may outlive their Context.
@@ -91,8 +92,8 @@ class Context {
   ~Context();
 
   /// Bytes for a port of a proc, and its answer. Errors: call_error (the handler there failed),
-  /// no_such_proc, no_such_port, no_such_host, timeout, fate_unknown, queue_full, too_large,
-  /// would_block, refused (after fork).
+  /// no_such_proc, no_such_port (also: a plain proc), no_such_host, timeout, fate_unknown,
+  /// queue_full, too_large, would_block, refused (after fork).
   Result<std::string> call(const ProcId& proc, std::uint32_t port, const BodyParts& body,
                            std::chrono::milliseconds deadline);
   /// The same without waiting: `handler` gets the answer. The body is copied or on its way when
@@ -117,7 +118,7 @@ class Context {
   Result<void> cast(const ProcMeshRef& to, std::uint32_t port, const BodyParts& body);
   /// The same with an answer from each rank, by ordinal: an answer or an error of its own, as of
   /// call() for one proc; a rank that is dead takes nothing from the others. Errors of the whole:
-  /// too_large, would_block, refused (after fork), unroutable.
+  /// too_large, would_block, refused (after fork), unroutable, no_such_port (a plain mesh).
   Result<std::vector<Result<std::string>>> call(const ProcMeshRef& to, std::uint32_t port,
                                                 const BodyParts& body,
                                                 std::chrono::milliseconds deadline);

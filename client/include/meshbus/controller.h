@@ -17,9 +17,9 @@
 /// Controllers (spec 8): subscribing to one, which watches the meshes of any launcher, and running
 /// one in this program. docs/guide/supervision.md says what they notice, and how soon.
 ///
-///     auto heard = *meshbus::Subscription::open(
+///     auto heard = must(meshbus::Subscription::open(
 ///         context, {*meshbus::HostAddr::parse("tcp:h1:7420")}, {.mesh = "trainers-13Se1Maqzryj"},
-///         [](const meshbus::SupervisionEvent& event) { std::cout << event.describe() << "\n"; });
+///         [](const meshbus::SupervisionEvent& event) { std::cout << event.describe() << "\n"; }));
 namespace [[gnu::visibility("default")]] meshbus {
 
 /// A report by a controller, or about it.

@@ -18,7 +18,7 @@
 /// A site seen as a whole: a snapshot of its hosts, meshes and ranks, then what changes (spec 12,
 /// 16). `meshbus top`, the page and the metrics read this and nothing else.
 ///
-///     auto site = *meshbus::Site::watch(context, hosts);
+///     auto site = must(meshbus::Site::watch(context, hosts));
 ///     site.settle(std::chrono::seconds(1));
 ///     auto view = site.view();                              // everything
 ///     while (site.wait(view.sequence, std::chrono::seconds(1)))

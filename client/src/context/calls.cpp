@@ -6,6 +6,7 @@
 
 #include "client/src/context/async_call.h"
 #include "client/src/context/context_core.h"
+#include "client/src/monitors/update_router.h"
 
 namespace meshbus {
 namespace {
@@ -45,6 +46,7 @@ Result<std::uint64_t> Calls::begin_call(const ProcId& proc, const Destination& t
   auto* const bus = gateway_.bus();
   if (bus == nullptr) return fail(gateway_.closed_error());
   if (auto loss = hosts_.loss_of(proc.host())) return fail(std::move(*loss));
+  if (auto refusal = updates_.refusal_of(proc.name())) return fail(std::move(*refusal));
   const auto id = bus->call(to, port, body, clamp(deadline),
                             [this, answer = std::move(answer)](Result<std::string> result) {
                               if (!result) result = fail(gateway_.status().explain(result.error()));
@@ -144,6 +146,7 @@ Result<void> Calls::cast(const ProcMeshRef& to, std::uint32_t port, const BodyPa
 
 Result<Calls::Prepared> Calls::prepare(const ProcMeshRef& to) {
   if (gateway_.bus() == nullptr) return fail(gateway_.closed_error());
+  if (auto refusal = updates_.refusal_of(to.mesh())) return fail(std::move(*refusal));
   auto plan = plans_.get(to);
   if (!plan) return fail(plan.error());
   Prepared prepared{std::move(*plan), {}};

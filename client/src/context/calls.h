@@ -20,13 +20,14 @@ namespace meshbus {
 
 class AsyncCall;
 class ContextCore;
+class UpdateRouter;
 
 /// The calls and casts of a launcher through one connection. On any thread while the caller has a
 /// ConnectionUse, unless it says otherwise; what waits, not on the reactor's.
 class Calls {
  public:
-  Calls(ContextCore& core, Gateway& gateway, HostMonitor& hosts)
-      : core_(core), gateway_(gateway), hosts_(hosts) {}
+  Calls(ContextCore& core, Gateway& gateway, HostMonitor& hosts, const UpdateRouter& updates)
+      : core_(core), gateway_(gateway), hosts_(hosts), updates_(updates) {}
   Calls(const Calls&) = delete;
   Calls& operator=(const Calls&) = delete;
 
@@ -73,6 +74,7 @@ class Calls {
   ContextCore& core_;
   Gateway& gateway_;
   HostMonitor& hosts_;
+  const UpdateRouter& updates_;
   CastPlans plans_;
 };
 

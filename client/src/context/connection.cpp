@@ -14,7 +14,7 @@ Connection::Connection(ContextCore& core, HostAddr gateway)
                make_events()),
       updates_(gateway_, hosts_),
       upkeep_(core.reactor(), core.config(), gateway_, hosts_, updates_),
-      calls_(core, gateway_, hosts_) {
+      calls_(core, gateway_, hosts_, updates_) {
   hosts_.add({gateway_.host()});
   gateway_.open();
   upkeep_.start();
@@ -25,7 +25,7 @@ Connection::Connection(ContextCore& core)
       gateway_(core.reactor(), core.zmq_context(), HostAddr::local(0), {}, {}),
       updates_(gateway_, hosts_),
       upkeep_(core.reactor(), core.config(), gateway_, hosts_, updates_),
-      calls_(core, gateway_, hosts_) {
+      calls_(core, gateway_, hosts_, updates_) {
   gateway_.close("there is no host");
 }
 

@@ -163,6 +163,7 @@ Result<ProcMesh> HostMesh::spawn(std::string_view base, const Extent& per_host, 
 
 Result<ProcMesh> HostMesh::spawn_n(std::string_view base, std::uint64_t ranks, ProcSpec spec,
                                    Handlers handlers) {
+  if (auto fine = check_owner(impl_); !fine) return fail(fine.error());
   if (hosts().empty()) {
     if (ranks != 0)
       return fail(ErrorCode::configuration_error,
@@ -174,7 +175,6 @@ Result<ProcMesh> HostMesh::spawn_n(std::string_view base, std::uint64_t ranks, P
     if (!per_host) return fail(per_host.error());
     return spawn(base, *per_host, std::move(spec), std::move(handlers));
   }
-  if (auto fine = check_owner(impl_); !fine) return fail(fine.error());
   auto extent = Extent::make({{"proc", ranks}});
   if (!extent) return fail(extent.error());
   return spawn_procs(impl_->core(), impl_->use(), hosts(), impl_->ends_with_us(), base, *extent,

@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-namespace meshbus {
+#include "meshbus/actor_mesh.h"
 
-struct ActorReport;
+namespace meshbus {
 
 /// Which actors of a mesh are to be made again, because their ranks were restarted, and what it
 /// takes. Pure: no clock, socket or thread.

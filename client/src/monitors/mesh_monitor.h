@@ -36,6 +36,8 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
     Handlers handlers;
     /// Output is streamed: the end of a mesh includes the end of its output.
     bool has_output = false;
+    /// Its procs are plain: they take no calls.
+    bool is_plain = false;
     std::chrono::milliseconds lease{0};
     std::chrono::milliseconds grace{0};
     RestartPolicy restart = {};

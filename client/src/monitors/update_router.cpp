@@ -48,6 +48,7 @@ void UpdateRouter::add(std::shared_ptr<MeshMonitor> monitor, Reactor& reactor) {
     return true;
   });
   auto name = monitor->name();
+  if (monitor->options().is_plain) plain_.insert(name);
   meshes_.insert_or_assign(std::move(name),
                            FollowedMesh(std::move(monitor), gateway_.status().self()));
 }
@@ -55,7 +56,24 @@ void UpdateRouter::add(std::shared_ptr<MeshMonitor> monitor, Reactor& reactor) {
 void UpdateRouter::remove(const MeshMonitor& monitor) {
   // Another handle of the same mesh may have taken its place.
   const auto found = meshes_.find(monitor.name());
-  if (found != meshes_.end() && &found->second.monitor() == &monitor) meshes_.erase(found);
+  if (found != meshes_.end() && &found->second.monitor() == &monitor) {
+    plain_.erase(found->first);
+    meshes_.erase(found);
+  }
+}
+
+std::optional<Error> UpdateRouter::refusal_of(const Name& mesh) const {
+  if (plain_.empty() || !plain_.contains(mesh.to_string())) return std::nullopt;
+  return Error(ErrorCode::no_such_port,
+               "the procs of " + mesh.to_string() +
+                   " are plain, and plain procs take no calls; spawn programs that use the "
+                   "library with ProcKind::mesh");
+}
+
+std::optional<Error> UpdateRouter::refusal_of(const ProcName& proc) const {
+  if (plain_.empty()) return std::nullopt;
+  const auto found = parse_proc_name(proc);
+  return found ? refusal_of(found->mesh) : std::nullopt;
 }
 
 bool UpdateRouter::is_ours(std::string_view mesh) const {

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,6 +45,10 @@ class UpdateRouter {
   void remove(const MeshMonitor& monitor);
   /// Whether a mesh of procs of this launcher stands for that mesh, and answers for it.
   bool is_ours(std::string_view mesh) const;
+  /// Why procs of that mesh take no calls, when it is known that they never do.
+  std::optional<Error> refusal_of(const Name& mesh) const;
+  /// The same for one proc.
+  std::optional<Error> refusal_of(const ProcName& proc) const;
   /// Starts a feed of logs.
   void add(std::shared_ptr<LogFeed> feed);
   void remove(const LogFeed& feed);
@@ -94,6 +99,7 @@ class UpdateRouter {
   Gateway& gateway_;
   HostMonitor& hosts_;
   std::map<std::string, FollowedMesh, std::less<>> meshes_;
+  std::set<std::string> plain_;  // of meshes_, those whose procs take no calls
   std::map<std::uint64_t, std::shared_ptr<LogFeed>> feeds_;
   std::vector<std::shared_ptr<ActorMonitor>> actors_;
   ExecRouter execs_;

@@ -471,6 +471,7 @@ Result<ProcMesh> spawn_procs(const std::shared_ptr<ContextCore>& core, Connectio
   }
   options.handlers = std::move(handlers);
   options.has_output = spec.output == OutputMode::stream;
+  options.is_plain = spec.kind == ProcKind::plain;
   options.lease = spec.lease.value_or(end_with_us ? std::chrono::milliseconds(0)
                                                   : config.duration(keys::lease));
   options.grace = spec.grace.value_or(config.duration(keys::terminate_grace));

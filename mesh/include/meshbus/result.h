@@ -1,5 +1,9 @@
 #pragma once
 
+#if __cplusplus < 202002L
+#error "meshbus needs C++20: compile with -std=c++20, or set CMAKE_CXX_STANDARD to 20"
+#endif
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -14,8 +18,8 @@
 namespace [[gnu::visibility("default")]] meshbus {
 
 /// What went wrong, as a small stable number that is the same on the wire and in the API
-/// (spec 14.1). Append only: a number, once released, keeps its meaning for ever. schemas/types.fbs
-/// lists the same numbers; common/wire.cpp checks that they agree.
+/// (spec 14.1). Append only: a number, once released, keeps its meaning for ever. schemas/codes.fbs
+/// lists the same numbers; common/wire/control.cpp checks that they agree.
 enum class ErrorCode : std::uint16_t {
   none = 0,      ///< No error. Never inside an Error; it is what "fine" looks like on the wire.
   internal = 1,  ///< Our own bug, reported rather than hidden.

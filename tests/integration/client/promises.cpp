@@ -68,6 +68,28 @@ TEST_CASE(
   CHECK(wait_until([&] { return context.num_returned() == 2; }, in_time));
 }
 
+TEST_CASE("client: calls to a plain mesh are refused at once, with what to do") {
+  auto context = must(Context::create(quick()));
+  auto hosts = must(HostMesh::process(context, extent("host=1"), of_this_build()));
+  Heard heard;
+  auto mesh =
+      must(hosts.spawn("deaf", extent("gpu=2"), shell("exec " + own_sleep()), heard.handlers()));
+  const std::string words = " are plain, and plain procs take no calls; spawn programs that use";
+  const auto is_refused = [&](const Error& error) {
+    INFO(error.to_string());
+    CHECK(error.code() == ErrorCode::no_such_port);
+    CHECK(error.detail().find("the procs of " + mesh.ref().mesh().to_string() + words) !=
+          std::string::npos);
+  };
+  const auto proc = must(mesh.ref().proc_of(1));
+  is_refused(context.call(proc, 7, "question", 60s).error());
+  is_refused(context.call(mesh.ref(), 7, "question", 60s).error());
+  std::promise<Error> told;
+  context.call_async(proc, 7, "question", {.deadline = 60s},
+                     [&](const Result<std::string>& answer) { told.set_value(answer.error()); });
+  is_refused(told.get_future().get());
+}
+
 TEST_CASE("client: an object that was moved from answers with an error") {
   auto context = must(Context::create(quick()));
   auto hosts = must(HostMesh::process(context, extent("host=1"), of_this_build()));

@@ -41,8 +41,8 @@ class ActorSystem;
 ///
 /// and a launcher that makes one in every proc of a mesh and asks them all (meshbus/actor_mesh.h):
 ///
-///     auto tally = *procs.spawn_actors("counter", "tally", "40");
-///     auto sums = *tally.call("add", "2", 10s);  // sums[3]: "42", or what went wrong there
+///     auto tally = must(procs.spawn_actors("counter", "tally", "40"));
+///     auto sums = must(tally.call("add", "2", 10s));  // sums[3]: "42", or what went wrong there
 ///
 /// Threads. An actor does one thing at a time: its constructor, then its handlers, one message
 /// after the other, then on_stop() and its destructor. Different actors run side by side on a few
