@@ -365,8 +365,11 @@ def test_a_constructor_that_raises(workers):
     class Bad(meshbus.Actor):
         def __init__(self):
             raise ValueError("no shard for me")
-    with pytest.raises(meshbus.SpawnError, match="no shard for me"):
+    with pytest.raises(meshbus.SpawnError, match="no shard for me") as caught:
         workers.spawn(Bad)
+    # Where, with the line of source, and nothing of ours.
+    assert 'raise ValueError("no shard for me")' in str(caught.value)
+    assert "_adapter.py" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["Python", "meshbus", "cloudpickle"])

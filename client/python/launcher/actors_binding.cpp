@@ -85,6 +85,10 @@ void bind_actors(py::module_& module) {
            [](const PythonActors& self, const std::string& label, std::uint64_t index) {
              return PythonActors{self.held, must(self.view.at(label, index))};
            })
+      .def("create_rank",
+           [](const PythonActors& self, std::uint64_t ordinal) {
+             return must(self.view.ref().procs().create_rank(ordinal));
+           })
       .def("__len__", [](const PythonActors& self) { return self.view.size(); })
       .def_static("inbox", [] { return std::make_shared<Inbox>(); })
       .def("call", &call_actors)

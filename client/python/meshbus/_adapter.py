@@ -12,6 +12,7 @@ from meshbus.actor import Actor, EndpointMethod, _current, endpoints_of
 
 if TYPE_CHECKING:
     import asyncio
+    from types import TracebackType
 
     from meshbus import _proc
 
@@ -151,16 +152,25 @@ class _Loop:
 wait_answered = _Loop.wait_answered
 
 
+def _texts_of(error: BaseException, trace: TracebackType | None) -> tuple[str, str]:
+    """One line, and the traceback without its first frame, which is ours."""
+    import traceback
+    text = "".join(traceback.format_exception(type(error), error, trace and trace.tb_next))
+    try:
+        return f"{type(error).__name__}: {error}", text
+    except Exception:
+        return type(error).__name__, text
+
+
+def failure_text(error: BaseException, trace: TracebackType | None) -> str:
+    """Why an actor has failed, for its owner: what was raised, and where."""
+    summary, text = _texts_of(error, trace)
+    return f"{summary}\n\n{text.rstrip()}"
+
+
 def _raised(error: BaseException) -> _wire.Parts:
     """The answer that raises at the caller."""
-    import traceback
-    # The first frame is ours.
-    trace = error.__traceback__.tb_next if error.__traceback__ is not None else None
-    text = "".join(traceback.format_exception(type(error), error, trace))
-    try:
-        summary = f"{type(error).__name__}: {error}"
-    except Exception:
-        summary = type(error).__name__
+    summary, text = _texts_of(error, error.__traceback__)
     try:
         pickled: bytes | None = b"".join(_wire.dumps(error))
     except Exception:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from meshbus import _checks, _wire
 from meshbus.actor import Actor, Endpoint, Stream, endpoints_of, no_endpoint
-from meshbus.errors import ConfigurationError, Error, NotExist, Refused, RemoteError
+from meshbus.errors import ConfigurationError, Error, NotExist, Refused, RemoteError, Timeout
 from meshbus.future import Future, readable
 from meshbus.values import Extent, Point, ValueMesh, failed
 
@@ -24,11 +24,14 @@ _TRUTH = {"true": True, "false": False}
 _NO_ARGUMENTS = {flags: _wire.dumps(((), {}), flags) for flags in (_wire.PICKLE, _wire.TEXT)}
 
 
-def _decode_one(answer: Any, rank: int, extent: Extent) -> Any:
-    """The value of an answer, or an entry for its error."""
+def _decode_one(answer: Any, ordinal: int, endpoint: ActorEndpoint) -> Any:
+    """The value of an answer, or an entry for its error, which names the rank of the whole mesh."""
     if isinstance(answer, Error):
-        point = str(extent.point(rank))
+        rank, point = endpoint.place_of(ordinal)
         answer.add_note(f"rank {rank} ({point})" if point else f"rank {rank}")
+        if isinstance(answer, Timeout):
+            answer.add_note(f"{endpoint.what} may still run there: `meshbus stacks` shows where; "
+                            ".options(timeout=SECONDS) waits longer, timeout=None for ever")
         return failed(answer)
     try:
         flags, value = _wire.loads(answer)
@@ -36,13 +39,13 @@ def _decode_one(answer: Any, rank: int, extent: Extent) -> Any:
         return bytes(answer)
     except Exception as error:  # whatever the class of the value says
         wrong = RemoteError(f"the answer cannot be unpickled here: {type(error).__name__}: "
-                            f"{error}", rank=rank, point=str(extent.point(rank)))
+                            f"{error}", "", *endpoint.place_of(ordinal))
         wrong.__cause__ = error
         return failed(wrong)
     if flags != _wire.RAISED:
         return value
     text, trace, pickled = value
-    remote = RemoteError(text, trace, rank, str(extent.point(rank)))
+    remote = RemoteError(text, trace, *endpoint.place_of(ordinal))
     if pickled is not None:
         try:
             remote.__cause__ = _wire.loads(pickled)[1]
@@ -67,15 +70,28 @@ class ActorEndpoint(Endpoint[Any, Any]):
     def options(self, *, timeout: float | None) -> ActorEndpoint:
         return ActorEndpoint(self._core, self._name, self._what, _checks.timeout(timeout))
 
+    @property
+    def what(self) -> str:
+        """Its class and name: "Counter.add"."""
+        return self._what
+
+    @property
+    def extent(self) -> Extent:
+        """How its actors are arranged."""
+        return self._extent
+
+    def place_of(self, ordinal: int) -> tuple[int, str]:
+        """The rank of the whole mesh behind one of these actors, and its point here."""
+        return self._core.create_rank(ordinal), str(self._extent.point(ordinal))
+
     def _body(self, args: Any, kwargs: Any, flags: int = _wire.PICKLE) -> _wire.Parts:
         if not args and not kwargs:
             return _NO_ARGUMENTS[flags]
         return _wire.dumps((args, kwargs), flags, f"an argument of {self._what}")
 
     def _decode(self, answers: list[Any]) -> ValueMesh[Any]:
-        extent = self._extent
-        return ValueMesh(extent, [_decode_one(answer, rank, extent)
-                                  for rank, answer in enumerate(answers)])
+        return ValueMesh(self._extent, [_decode_one(answer, ordinal, self)
+                                  for ordinal, answer in enumerate(answers)])
 
     def __call__(self, *args: Any, **kwargs: Any) -> ValueMesh[Any]:
         # call().result().check() without the Future, which nobody sees.
@@ -110,8 +126,9 @@ class ActorEndpoint(Endpoint[Any, Any]):
     def _reduced(self, how: str, text: str | None, errors: dict[int, Exception],
                  messages: int) -> Any:
         if len(errors) == 1:
-            rank, error = next(iter(errors.items()))
-            error.add_note(f"rank {rank} ({self._extent.point(rank)})")
+            ordinal, error = next(iter(errors.items()))
+            rank, point = self.place_of(ordinal)
+            error.add_note(f"rank {rank} ({point})")
             raise error
         if errors:
             raise ExceptionGroup(f"{len(errors)} of {self._extent.num_ranks} ranks have no part",
@@ -128,7 +145,7 @@ class ActorEndpoint(Endpoint[Any, Any]):
     def stream(self, *args: Any, **kwargs: Any) -> Stream[Any]:
         inbox: Any = self._core.inbox()  # of its kind
         pending = self._core.stream(self._name, self._body(args, kwargs), self._timeout, inbox)
-        return _Stream(self._extent, inbox, pending)
+        return _Stream(self, inbox, pending)
 
     def __repr__(self) -> str:
         return f"<endpoint {self._what} of {len(self._core)} actors>"
@@ -177,18 +194,18 @@ class ActorsView:
 class _Stream(Stream[Any]):
     """Answers in an inbox. Given up half way, it cancels the rest."""
 
-    def __init__(self, extent: Extent, inbox: Inbox, pending: Pending) -> None:
-        self._extent = extent
+    def __init__(self, endpoint: ActorEndpoint, inbox: Inbox, pending: Pending) -> None:
+        self._endpoint = endpoint
         self._inbox = inbox
         self._pending = pending
-        self._left = extent.num_ranks
+        self._left = endpoint.extent.num_ranks
         self._waiting: collections.deque[tuple[int, Any]] = collections.deque()
         self._turn: asyncio.Lock | None = None  # one task at a time reads the inbox
 
     def _value(self, ordinal: int, answer: Any) -> tuple[Point, Any]:
-        point = self._extent.point(ordinal)
+        point = self._endpoint.extent.point(ordinal)
         self._left -= 1
-        return point, ValueMesh(Extent(), [_decode_one(answer, ordinal, self._extent)])[0]
+        return point, ValueMesh(Extent(), [_decode_one(answer, ordinal, self._endpoint)])[0]
 
     def __iter__(self) -> Iterator[tuple[Point, Any]]:
         return self

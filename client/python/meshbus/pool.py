@@ -72,6 +72,8 @@ class Pool(concurrent.futures.Executor):
         with meshbus.start(hosts=4) as hosts, meshbus.Pool(hosts, per_host=8, retries=2) as pool:
             for x, y in zip(xs, pool.map(f, xs)):
                 print(x, y)
+
+    The end of `with` waits for all tasks; an exception in it, Ctrl-C too, closes the pool at once.
     """
 
     _order = 4
@@ -84,6 +86,8 @@ class Pool(concurrent.futures.Executor):
         if not isinstance(hosts, HostMesh):
             raise ConfigurationError(f"Pool() wants a HostMesh, such as meshbus.start(), not "
                                      f"{hosts!r}")
+        if per_host == 0:
+            raise ConfigurationError("per_host is 0: a pool needs a worker")
         if _checks.whole("retries", retries) < 0:
             raise ConfigurationError(f"retries is {retries}: expected a number from 0")
         if taken := {"on_failure", "restart", "setup"} & workers.keys():
@@ -147,6 +151,13 @@ class Pool(concurrent.futures.Executor):
         if wait:
             for thread in self._threads:
                 thread.join()
+            self.close()
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        """Waits for the tasks; after an exception, Ctrl-C too, it does not: as close()."""
+        if kind is None:
+            self.shutdown()
+        else:
             self.close()
 
     def close(self) -> None:

@@ -118,6 +118,11 @@ void bind_actor_view(py::module_& module) {
            })
       .def("at", [](const Actors& self, const std::string& label,
                     std::uint64_t index) { return Actors{must(self.mesh().at(label, index))}; })
+      .def("create_rank",
+           [](const Actors& self, std::uint64_t ordinal) {
+             return self.child() != nullptr ? ordinal
+                                            : must(self.mesh().procs().create_rank(ordinal));
+           })
       .def("__len__", &Actors::size)
       .def_static("inbox", [] { return std::make_shared<Inbox>(); })
       .def("call", &call)

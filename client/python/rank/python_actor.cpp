@@ -17,6 +17,16 @@ constexpr const char* kEnding = "this rank is ending";
 
 PyObject* actor_factory = nullptr;  // never given up: actors come and go until the process ends
 
+/// What was raised, with the lines of source that what() does not have.
+std::string text_of(const py::error_already_set& error) {
+  try {
+    return py::cast<std::string>(
+        py::module_::import("meshbus._adapter").attr("failure_text")(error.value(), error.trace()));
+  } catch (const std::exception&) {
+    return error.what();
+  }
+}
+
 /// An answer that comes later.
 struct Reply {
   ActorReply reply;
@@ -48,7 +58,7 @@ PythonActor::PythonActor(ActorContext& context, std::string_view params) {
              return handle(name, actor, message);
            });
     } catch (const py::error_already_set& error) {
-      problem = error.what();
+      problem = text_of(error);
     }
     if (problem) let_go();
   }
@@ -81,7 +91,7 @@ Result<std::string> PythonActor::handle(py::handle name, ActorContext& context,
     answer(Reply{context.defer()});
     return std::string();
   } catch (const py::error_already_set& error) {
-    problem = error.what();
+    problem = text_of(error);
   }
   if (message.is_call) return fail(ErrorCode::call_error, problem);
   throw std::runtime_error(problem);  // the failure of a message is the failure of its actor
