@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "common/base/quantity.h"
+
 namespace meshbus {
 
 CastCalls::~CastCalls() {
@@ -16,8 +18,7 @@ void CastCalls::add(std::uint64_t id, std::shared_ptr<const CastPlan> to,
   call.to = std::move(to);
   call.answer = std::move(answer);
   call.timer = reactor_.after(deadline, [this, id, deadline] {
-    fail(id,
-         Error(ErrorCode::timeout, "no answer within " + std::to_string(deadline.count()) + " ms"));
+    fail(id, Error(ErrorCode::timeout, "no answer within " + duration_to_text(deadline)));
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "common/base/quantity.h"
 #include "common/wire/protocol.h"
 #include "wire/control_generated.h"
 
@@ -23,8 +24,7 @@ void PendingRequests::add_call(std::uint64_t id, const Peer& to, std::chrono::mi
 
 void PendingRequests::add(std::uint64_t id, std::chrono::milliseconds deadline, Pending pending) {
   pending.timer = reactor_.after(deadline, [this, id, deadline] {
-    fail(id,
-         Error(ErrorCode::timeout, "no answer within " + std::to_string(deadline.count()) + " ms"));
+    fail(id, Error(ErrorCode::timeout, "no answer within " + duration_to_text(deadline)));
   });
   of_proc_.emplace(pending.to.proc, id);
   pending_.emplace(id, std::move(pending));

@@ -133,7 +133,7 @@ void LaunchMonitor::check(const Assignment& assignment) {
 
 void LaunchMonitor::fail_unready(Proc& proc, std::chrono::milliseconds limit) {
   const auto progress = proc.launch.progress();
-  std::string stage = "exec'd, no hello from it yet";
+  std::string stage = "exec'd, no hello from it yet (a mesh program calls bootstrap() first)";
   if (progress == SpawnProgress::queued) stage = "queued, waits for its turn to be started";
   if (progress == SpawnProgress::asked) stage = "spawned, not yet exec'd";
   Failure failure{

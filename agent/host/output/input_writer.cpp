@@ -12,7 +12,7 @@ void InputWriter::write(Proc& proc, Bytes data, bool end, std::function<void(Res
   InputPipe& input = proc.input;
   if (input.state == InputPipe::State::none)
     return done(fail(ErrorCode::refused,
-                     rank + ": its stdin is not a pipe; name the rank in SpawnProcs.input_ranks"));
+                     rank + ": its stdin is not a pipe; name the rank in ProcSpec::input_ranks"));
   if (input.state == InputPipe::State::closed || proc.has_ended())
     return done(fail(ErrorCode::not_exist, rank + ": its stdin is closed"));
   if (input.done)

@@ -5,6 +5,7 @@
 
 #include "agent/host/updates/rank_waits.h"
 #include "common/base/log.h"
+#include "common/base/quantity.h"
 #include "common/wire/control.h"
 #include "wire/frame_generated.h"
 #include "wire/replies_generated.h"
@@ -90,7 +91,7 @@ Result<void> Collections::begin(const wire::Envelope& envelope, const wire::Call
     auto& late = open_.at(ticket);
     late.limit = 0;
     late.collection.settle_rest(
-        Error(ErrorCode::timeout, "no answer within " + std::to_string(limit.count()) + " ms"));
+        Error(ErrorCode::timeout, "no answer within " + duration_to_text(limit)));
     finish(ticket);
   });
   go_on(ticket);

@@ -87,7 +87,8 @@ std::string LineTail::text() const {
   std::string text;
   const auto before = Bytes(data_).substr(0, static_cast<std::size_t>(begin - begin_));
   const auto newline = before.rfind('\n');
-  const auto line = std::max(own_begin_, newline == Bytes::npos ? line_begin_ : begin_ + newline + 1);
+  const auto line =
+      std::max(own_begin_, newline == Bytes::npos ? line_begin_ : begin_ + newline + 1);
   // A line that is almost whole is no reason to lose it; one that is not begun here is marked.
   if (line < begin) text = "[" + std::to_string(begin - line) + " bytes cut]";
   return text.append(from(begin));
