@@ -29,6 +29,7 @@ struct AuditArguments {
   std::optional<std::chrono::milliseconds> since;
   std::string by;
   std::string mesh;
+  std::vector<std::string> verbs;
 };
 
 /// What hosts have written down, oldest first, and which of them did not say.
@@ -84,11 +85,11 @@ std::string object_of(const AuditEntry& entry) {
 }
 
 void print(const Trail& trail) {
-  Table table({{"TIME"}, {"BY"}, {"FROM"}, {"VERB"}, {"HOST"}, {"WHAT"}, {"OUTCOME"}});
+  Table table({{"TIME"}, {"BY"}, {"FROM"}, {"VERB"}, {"HOST"}, {"OUTCOME"}, {"WHAT"}});
   for (const auto& entry : trail.entries) {
     const auto to = entry.text("to");
     table.add({entry.text("time"), entry.text("by"), entry.text("address"), entry.text("verb"),
-               to.empty() ? entry.text("host") : to, object_of(entry), entry.text("outcome")});
+               to.empty() ? entry.text("host") : to, entry.text("outcome"), object_of(entry)});
   }
   if (!trail.entries.empty()) std::cout << table.text();
 }
@@ -96,7 +97,8 @@ void print(const Trail& trail) {
 int audit(const AuditArguments& arguments) {
   auto reached = reach_hosts(arguments.hosts);
   if (const int* code = std::get_if<int>(&reached)) return *code;
-  AuditFilter filter{.since = {}, .by = arguments.by, .mesh = arguments.mesh};
+  AuditFilter filter{
+      .since = {}, .by = arguments.by, .mesh = arguments.mesh, .verbs = arguments.verbs};
   if (arguments.since) filter.since = std::chrono::system_clock::now() - *arguments.since;
   const Trail trail = read_trail(std::get<ReachedHosts>(reached), filter);
   if (arguments.hosts.json) {
@@ -114,7 +116,8 @@ void add_audit(CLI::App& app, Commands& commands) {
   auto& verb = commands.add(
       app, "audit",
       {.meaning = "Show who did what on hosts, and what came of it",
-       .examples = {"audit", "audit --since 1h --by alice", "audit --mesh train --json"},
+       .examples = {"audit", "audit --since 1h --by alice", "audit --verb spawn,stop,shutdown",
+                    "audit --mesh train --json"},
        .details =
            "Every host writes down each spawn, stop, signal, drain, hand-over, join and shutdown, "
            "connections over tcp, and what was refused: when, by which key or user, from where. It "
@@ -130,6 +133,9 @@ void add_audit(CLI::App& app, Commands& commands) {
       ->type_name("TEXT");
   verb.add_option("--mesh", arguments->mesh, "Only about this mesh, with or without its uuid")
       ->type_name("NAME");
+  verb.add_option("--verb", arguments->verbs, "Only these verbs: spawn, stop, connect, ...")
+      ->delimiter(',')
+      ->type_name("VERB,...");
 }
 
 }  // namespace meshbus::cli

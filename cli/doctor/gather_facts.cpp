@@ -171,6 +171,11 @@ void gather_keys(HostFacts& facts) {
 std::string run_directory_of(const std::optional<HostAddr>& host) {
   const auto own = fs::path(host ? host->path() : std::string_view()).parent_path();
   if (own.filename().string().starts_with("host-")) return own.parent_path().string();
+  // A host with a tcp address: RUN/host-ID/progress/FILE is where it lets its procs write.
+  if (const char* const progress = host ? std::getenv("MESHBUS_PROGRESS") : nullptr) {
+    const auto folder = fs::path(progress).parent_path().parent_path();
+    if (folder.filename().string().starts_with("host-")) return folder.parent_path().string();
+  }
   return warden::default_base_dir();
 }
 

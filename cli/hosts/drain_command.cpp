@@ -120,8 +120,10 @@ int drain(ReachedHosts& hosts, const std::string& mesh, const DrainArguments& ar
   } else if (done > 0) {
     std::cout << "drained " << drain_scope(mesh, arguments.owner) << ": " << all.ok << " of "
               << all.attempted << " procs ended"
-              << (arguments.hold ? "; nothing of that is started here until meshbus drain --resume"
-                                 : "")
+              << (arguments.hold
+                      ? "; nothing of that is started here until meshbus drain --resume, or until "
+                        "the host itself is started again"
+                      : "")
               << "\n";
   }
   return problems.empty() ? 0 : kFailed;
@@ -167,8 +169,8 @@ void add_drain(CLI::App& app, Commands& commands) {
   verb.add_option("--owner", arguments->owner,
                   "Only procs that this launcher answers for: OWNER in meshbus ps --json")
       ->type_name("ADDRESS,NAME");
-  auto* hold =
-      verb.add_flag("--hold", arguments->hold, "Go on refusing to start any, until --resume");
+  auto* hold = verb.add_flag("--hold", arguments->hold,
+                             "Go on refusing to start any, until --resume or the end of the host");
   auto* resume =
       verb.add_flag("--resume", arguments->resume,
                     "End what --hold began, for the same MESH and --owner; stops nothing")

@@ -218,6 +218,10 @@ int keygen(const KeygenArguments& arguments) {
               << (*role == wire::Role::host ? ", and on the machines of those who connect to it"
                                             : "")
               << ")\n";
+    if (arguments.rotate && made.is_new)
+      std::cout << "  The new secret is in use at once: whoever does not have the new public file "
+                   "yet refuses it.\n  Without a shared folder rotate in a copy first "
+                   "(docs/guide/security.md, Replace a key).\n";
   }
   if (arguments.json) std::cout << dump(json, 2) << "\n";
   return 0;

@@ -1,5 +1,6 @@
 #include "cli/support/audit_entry.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "common/security/key_grant.h"
@@ -33,6 +34,8 @@ bool AuditFilter::takes(const AuditEntry& entry) const {
     return entry.text(field).find(by) != std::string::npos;
   };
   if (!by.empty() && !has("by") && !has("address") && !has("peer")) return false;
+  if (!verbs.empty() && std::find(verbs.begin(), verbs.end(), entry.text("verb")) == verbs.end())
+    return false;
   const std::string name = entry.text("mesh");
   return mesh.empty() || name == mesh || name.substr(0, name.rfind('-')) == mesh;
 }

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace meshbus::cli {
 
@@ -30,6 +31,8 @@ struct AuditFilter {
   std::string by = {};
   /// Its whole name, or its base; empty: all.
   std::string mesh = {};
+  /// Its verb is one of these; empty: all.
+  std::vector<std::string> verbs = {};
 };
 
 }  // namespace meshbus::cli

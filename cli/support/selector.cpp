@@ -1,6 +1,7 @@
 #include "cli/support/selector.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "cli/support/slice_text.h"
 #include "meshbus/region.h"
@@ -22,6 +23,16 @@ std::vector<std::string> split_slices(std::string_view text) {
     if (is_quoted && text[i] == '\\' && i + 1 < text.size()) parts.back() += text[++i];
   }
   return parts;
+}
+
+/// The 2 of "train/2", as output has it, and of "train:2".
+std::optional<std::uint64_t> parse_one_rank(std::string_view text) {
+  const auto mark = text.find_last_of("/:");
+  if (mark == std::string_view::npos || mark == 0) return std::nullopt;
+  text::Scanner scanner("rank", text.substr(mark + 1));
+  const auto rank = scanner.number("a rank", axes::kMaxNumRanks - 1);
+  if (!rank || !scanner.expect_end("the end")) return std::nullopt;
+  return *rank;
 }
 
 }  // namespace
@@ -77,6 +88,10 @@ Result<Selector> Selector::parse(std::string_view text) {
                       .at(bracket + 1));
   } else if (equals != std::string_view::npos) {
     inner = text;
+  } else if (const auto rank = parse_one_rank(text)) {
+    selector.mesh = text.substr(0, text.find_last_of("/:"));
+    selector.ranks = {{*rank, *rank + 1}};
+    return selector;
   } else {
     selector.mesh = text;
     return selector;

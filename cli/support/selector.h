@@ -13,6 +13,7 @@ namespace meshbus::cli {
 /// Ranks of a mesh, as people type them:
 ///     trainers                   all of that mesh
 ///     trainers[0-5,7]            these ranks of it
+///     trainers:2, trainers/2     one rank; output names it in the second way
 ///     trainers[host=1,gpu=0:4]   a slice of it: LABEL=I or LABEL=[B]:[E][:STEP], from left to
 ///     right [0-5,7]   host=1,gpu=0:4   the same of the only mesh that there is
 struct Selector {

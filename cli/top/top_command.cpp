@@ -106,10 +106,11 @@ void add_top(CLI::App& app, Commands& commands) {
       app, "top",
       {.meaning = "Show hosts, meshes and ranks as they are now, live",
        .examples = {"top", "top --once", "top --once --json"},
-       .details =
-           "Keys: ? help, q quit, Enter fold, / filter, s sort, w why, l logs, k signal, x stop. "
-           "A key that acts asks first. A host that does not answer is shown as lost, "
-           "with since when. NO_COLOR=1 leaves colours out.",
+       .details = "Keys: ? help, q quit, Enter fold, / filter, s sort, w why, l logs, t stacks, k "
+                  "signal, x "
+                  "stop. "
+                  "A key that acts asks first. A host that does not answer is shown as lost, "
+                  "with since when. NO_COLOR=1 leaves colours out.",
        .exit_codes = "0; 1 with --once: a host does not answer; 130 Ctrl-C"},
       [arguments] { return top(*arguments); });
   add_host_choice(verb, arguments->hosts);

@@ -80,6 +80,7 @@ TopOrder on_mesh_key(TopState& state, const TreeRow& row, int key) {
                                 "--tail", "1000", "-f"})
                  : show(state,
                         {"logs", name, "--rank", to_string(row.ranks), "--tail", "20", "-f"});
+    case 't': return show(state, {"stacks", target_of(row)});
     case 'k':
       state.mode = TopState::Mode::signal;
       state.input.clear();
@@ -136,6 +137,7 @@ TopOrder on_list_key(TopState& state, int key, std::size_t lines) {
     case ' ': fold(state, rows[at], !rows[at].is_folded); break;
     case 'w':
     case 'l':
+    case 't':
     case 'k':
     case 'x': return on_mesh_key(state, rows[at], key);
     default: break;

@@ -29,6 +29,7 @@ constexpr std::array kHelp = {
     "e                            also ranks that have ended in order",
     "w                            why: the first cause of an end, and what followed",
     "l                            logs: what a mesh or a rank writes, live",
+    "t                            stacks: where the threads of a mesh or a rank are",
     "k                            send a signal (asks first)",
     "x                            stop (asks first)",
     "q                            quit",
@@ -194,7 +195,7 @@ void draw_foot(Screen& screen, const TopState& state) {
     screen.put(line, 0, state.message, Ink::warn);
     return;
   }
-  screen.put(line, 0, "? help  / filter  s sort  e ended  w why  l logs  k signal  x stop  q quit",
+  screen.put(line, 0, "? help  / filter  s sort  w why  l logs  t stacks  k signal  x stop  q quit",
              Ink::dim);
 }
 

@@ -21,6 +21,7 @@
 #include "cli/support/selector.h"
 #include "cli/support/terminal_text.h"
 #include "cli/support/text_error.h"
+#include "cli/support/unheard_ranks.h"
 #include "cli/support/usage_text.h"
 #include "cli/watch/status_rows.h"
 
@@ -183,18 +184,13 @@ Result<void> wait_for(const ReachedHosts& hosts, const MeantRanks& meant, Status
 /// The ranks of a mesh that are meant, as they stand.
 StatusRows rows_of(const ReachedHosts& hosts, const MeantRanks& meant) {
   StatusRows rows;
-  std::set<std::uint64_t> known;
   for (const auto& rank : meant.mesh->ranks) {
-    known.insert(rank.rank);
     if (is_meant(meant.ranks, rank.rank)) rows.add(rank);
   }
-  const auto answered = hosts.answered();
-  for (const auto& host : std::set<HostAddr>(meant.mesh->hosts.begin(), meant.mesh->hosts.end())) {
-    const bool has_answered = std::find(answered.begin(), answered.end(), host) != answered.end();
-    for (const auto& block : ranks_on(meant, host)) {
-      for (auto rank = block.begin; rank < block.end; ++rank) {
-        if (!known.contains(rank)) rows.add_unheard(rank, has_answered);
-      }
+  for (const auto& unheard : unheard_ranks(hosts, meant)) {
+    for (const auto& block : unheard.ranks) {
+      for (auto rank = block.begin; rank < block.end; ++rank)
+        rows.add_unheard(rank, unheard.has_answered);
     }
   }
   return rows;

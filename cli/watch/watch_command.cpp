@@ -34,7 +34,7 @@ constexpr std::size_t kOutputLimit = 16 * 1024 * 1024;
 
 struct WatchArguments {
   HostChoice hosts;
-  std::string mesh;
+  std::string ranks;
   std::string actor;
 };
 
@@ -42,6 +42,8 @@ struct WatchArguments {
 struct Watched {
   std::vector<HostAddr> hosts;
   std::string mesh;
+  /// Only these create ranks; empty: all.
+  RankSet ranks;
   /// Only the actors of that name; empty: the procs.
   std::string actor;
   /// Named, and not over yet.
@@ -167,6 +169,9 @@ class Watch {
         !event.mesh.empty())
       return;
     if (!watched_.actor.empty() && !event.mesh.empty() && !ActorsName::is_meant(event.mesh)) return;
+    if ((event.kind == Kind::state || event.kind == Kind::trouble) &&
+        !is_meant(watched_.ranks, event.rank.rank()))
+      return;
     const auto now = std::chrono::system_clock::now();
     if (is_json_) {
       writer_.write(to_json_line(event, now));
@@ -205,12 +210,13 @@ std::variant<Watched, int> find_watched(const WatchArguments& arguments) {
   auto reached = reach_hosts(arguments.hosts);
   if (const int* code = std::get_if<int>(&reached)) return *code;
   const auto& hosts = std::get<ReachedHosts>(reached);
-  Watched watched{hosts.all_hosts(), {}, arguments.actor, {}, hosts.settings};
-  if (arguments.mesh.empty()) return watched;
-  const auto* const mesh = choose_mesh(hosts.listing, arguments.mesh, Among::all);
-  if (mesh == nullptr) return kFailed;
-  watched.mesh = mesh->name;
-  watched.open.insert(mesh->name + (arguments.actor.empty() ? "" : "," + arguments.actor));
+  Watched watched{hosts.all_hosts(), {}, {}, arguments.actor, {}, hosts.settings};
+  if (arguments.ranks.empty()) return watched;
+  auto meant = choose_ranks(hosts.listing, arguments.ranks, Among::all);
+  if (meant.mesh == nullptr) return meant.code;
+  watched.mesh = meant.mesh->name;
+  watched.ranks = std::move(meant.ranks);
+  watched.open.insert(watched.mesh + (arguments.actor.empty() ? "" : "," + arguments.actor));
   return watched;
 }
 
@@ -259,16 +265,17 @@ void add_watch(CLI::App& app, Commands& commands) {
       app, "watch",
       {.meaning = "Show changes as they happen: ranks that start, end and fail, hosts that go and "
                   "come back",
-       .examples = {"watch", "watch train --json"},
+       .examples = {"watch", "watch train --json", "watch 'train[0-3]'"},
        .details = "The present state comes first. --timeout limits only how long finding the hosts "
                   "and the mesh may take.",
-       .exit_codes = "0 MESH has ended; 1 it has failed, there is none, or a host does not answer; "
-                     "130 Ctrl-C; 141 nobody reads the output"},
+       .exit_codes =
+           "0 the mesh has ended; 1 it has failed, there is none, or a host does not answer; "
+           "130 Ctrl-C; 141 nobody reads the output"},
       [arguments] { return run(*arguments); });
   add_host_choice(verb, arguments->hosts);
-  verb.add_option("MESH", arguments->mesh,
-                  "Only this mesh, with or without its uuid, until it has ended; default: all, "
-                  "until Ctrl-C");
+  verb.add_option("RANKS", arguments->ranks,
+                  "Only this mesh, with or without its uuid, or these ranks of it (train[0-5,7], "
+                  "train[host=1]), until the mesh has ended; default: all, until Ctrl-C");
   verb.add_option("--actor", arguments->actor,
                   "Only the actors of this name, until all of them have ended")
       ->type_name("NAME");

@@ -18,6 +18,7 @@
 #include "cli/support/reach.h"
 #include "cli/support/selector.h"
 #include "cli/support/text_error.h"
+#include "cli/support/unheard_ranks.h"
 #include "cli/watch/why_story.h"
 #include "common/base/did_you_mean.h"
 #include "common/base/quantity.h"
@@ -202,7 +203,8 @@ void print(const Story& story, const Principals& principals) {
   std::optional<StoryRole> role;
   for (const auto& entry : story.entries) {
     if (role != entry.role) {
-      constexpr std::array titles = {"first", "because of it", "also", "meanwhile on its hosts"};
+      constexpr std::array titles = {"first", "because of it", "also", "in earlier attempts",
+                                     "meanwhile on its hosts"};
       std::cout << titles[static_cast<std::size_t>(entry.role)] << ":\n";
     }
     role = entry.role;
@@ -228,7 +230,35 @@ Json entry_json(const StoryEntry& entry, const Principals& principals) {
   return json;
 }
 
-Json story_json(const Story& story, const EventListing& listing, const Principals& principals) {
+/// Ranks of a mesh that went with a host which was started again: no log of events has their ends.
+std::vector<UnheardRanks> lost_ranks(const ReachedHosts& hosts, const std::string& mesh,
+                                     const RankSet& ranks) {
+  const auto& meshes = hosts.listing.meshes;
+  const auto found = std::find_if(meshes.begin(), meshes.end(),
+                                  [&](const MeshReport& one) { return one.name == mesh; });
+  if (found == meshes.end()) return {};
+  auto lost = unheard_ranks(hosts, {.mesh = &*found, .ranks = ranks});
+  std::erase_if(lost, [](const UnheardRanks& one) { return !one.has_answered; });
+  return lost;
+}
+
+void print(const std::vector<UnheardRanks>& lost) {
+  if (!lost.empty()) std::cout << "lost with their host:\n";
+  for (const auto& [host, ranks, has_answered] : lost)
+    std::cout << "  ranks " << to_string(ranks) << " on " << host.to_string()
+              << ": the host answers and knows nothing of them, so it was started again since, or "
+                 "never got them\n";
+}
+
+Json lost_json(const std::vector<UnheardRanks>& lost) {
+  Json json = Json::array();
+  for (const auto& one : lost)
+    json.push_back({{"host", one.host.to_string()}, {"ranks", to_string(one.ranks)}});
+  return json;
+}
+
+Json story_json(const Story& story, const EventListing& listing, const Principals& principals,
+                const std::vector<UnheardRanks>& lost) {
   Json json;
   json["mesh"] = story.mesh;
   json["others"] = story.others;
@@ -238,6 +268,7 @@ Json story_json(const Story& story, const EventListing& listing, const Principal
     json["events"].push_back(entry_json(entry, principals));
     if (entry.role == StoryRole::first) json["first"] = json["events"].back();
   }
+  json["lost"] = lost_json(lost);
   json["unreachable"] = Json::array();
   for (const auto& host : listing.unreachable)
     json["unreachable"].push_back({{"host", host.host.to_string()}, {"error", host.problem}});
@@ -253,8 +284,12 @@ int explain_nothing(const ReachedHosts& hosts, const WhyArguments& arguments,
       names.push_back(mesh.name.substr(0, mesh.name.rfind('-')));
       continue;
     }
+    const auto lost = lost_ranks(hosts, mesh.name, wanted.ranks);
     if (arguments.hosts.json) {
-      std::cout << dump(story_json({mesh.name, {}, {}}, {}, {}), 2) << "\n";
+      std::cout << dump(story_json({mesh.name, {}, {}}, {}, {}, lost), 2) << "\n";
+    } else if (!lost.empty()) {
+      std::cout << "mesh " << mesh.name << "\n";
+      print(lost);
     } else {
       std::cout << "mesh " << mesh.name << ": nothing of it has ended\n";
     }
@@ -314,13 +349,15 @@ int why(const WhyArguments& arguments) {
   Json all = Json::array();
   for (const auto& name : names) {
     const Story story = tell(listing.events, name, wanted->ranks);
-    if (!has_end(story, wanted->ranks)) {
+    const auto lost = lost_ranks(hosts, name, wanted->ranks);
+    if (lost.empty() && !has_end(story, wanted->ranks)) {
       complain("mesh " + name + ": no end of rank " + to_string(wanted->ranks) + " is known");
       code = kFailed;
     } else if (arguments.hosts.json) {
-      all.push_back(story_json(story, listing, principals));
+      all.push_back(story_json(story, listing, principals, lost));
     } else {
       print(story, principals);
+      print(lost);
     }
   }
   if (!all.empty()) std::cout << dump(wanted->is_several ? all : all.front(), 2) << "\n";

@@ -135,6 +135,7 @@ std::string_view to_string(StoryRole role) noexcept {
     case StoryRole::first: return "first";
     case StoryRole::consequence: return "consequence";
     case StoryRole::also: return "also";
+    case StoryRole::former: return "former";
     case StoryRole::around: return "around";
   }
   return "also";
@@ -232,6 +233,9 @@ Story tell(const std::vector<HostEvent>& events, const std::string& mesh, const 
                            [](const auto& entry) { return died_with_keeper(entry.event); });
   }
   if (first != story.entries.end()) first->role = StoryRole::first;
+  for (auto& entry : story.entries) {
+    if (entry.role != StoryRole::first && is_mended(entry.event)) entry.role = StoryRole::former;
+  }
   std::erase_if(story.entries, [&](const auto& entry) {
     return entry.role != StoryRole::first && !is_shown(entry.event, mesh, ranks, reasons, roles);
   });

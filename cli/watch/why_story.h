@@ -15,6 +15,7 @@ enum class StoryRole {
   first,        ///< What all began with.
   consequence,  ///< A consequence of it, as the host says.
   also,         ///< Another end, order or refusal that follows from nothing that is known.
+  former,       ///< The end of an attempt of a rank that a later attempt followed.
   around,       ///< What happened to the host meanwhile.
 };
 /// "first". Never null.

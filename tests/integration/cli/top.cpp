@@ -145,6 +145,9 @@ TEST_CASE("cli: top on a terminal: keys move, filter, ask before they act, and q
   top.wait_for("y/N");
   top.type("n");
   top.wait_for("Nothing was done");
+  top.type("t");
+  top.wait_for("looked at in");
+  top.type("q");
   top.type("x");
   top.wait_for("y/N");
   top.type("y");

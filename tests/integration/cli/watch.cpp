@@ -52,9 +52,13 @@ TEST_CASE("cli: watch shows what stands, then what changes, and ends with its me
   StandingMesh mesh;
   Process text(mesh.watch({"work"}));
   Process lines(mesh.watch({"--json"}));
+  Process second(mesh.watch({"work[1]"}));
   const auto rank = [&](int number) { return mesh.name + " rank " + std::to_string(number); };
   REQUIRE(wait_until(
-      [&] { return has(text, rank(0)) && has(text, rank(1)) && has(lines, "\"rank\":1"); },
+      [&] {
+        return has(text, rank(0)) && has(text, rank(1)) && has(lines, "\"rank\":1") &&
+               has(second, rank(1));
+      },
       in_time));
   CHECK(has(text, ": ready, pid " + std::to_string(mesh.pid_of_second)));
 
@@ -66,6 +70,12 @@ TEST_CASE("cli: watch shows what stands, then what changes, and ends with its me
   CHECK(has(text, mesh.name + " has ended: Failed\n"));
   // A gang stop follows, and is said to be that.
   CHECK(has(text, rank(0) + " (host=0/1,proc=0/2) on " + mesh.host.address() + ": "));
+
+  // These ranks alone, until the end of the mesh.
+  CHECK(second.wait_exit(in_time) == ExitStatus::exited(1));
+  CHECK_FALSE(has(second, rank(0)));
+  CHECK(has(second, rank(1) + " (host=0/1,proc=1/2) on " + mesh.host.address() + ": killed, "));
+  CHECK(has(second, mesh.name + " has ended: Failed\n"));
 
   // Without a mesh it goes on.
   REQUIRE(wait_until([&] { return has(lines, "\"event\":\"ended\""); }, in_time));

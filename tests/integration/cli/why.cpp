@@ -6,6 +6,7 @@
 
 #include <csignal>
 #include <fstream>
+#include <optional>
 #include <set>
 
 #include "agent/os/cgroup.h"
@@ -296,6 +297,26 @@ TEST_CASE("why: a launcher that is gone, and a host that was told to end, are wh
   CHECK(other.at("first").at("kind") == "stop_asked");
   CHECK(other.at("first").at("text").get<std::string>().find("meshbus stop") != std::string::npos);
   for (const auto& [rank, end] : ends_of(at, "stopped")) CHECK(end.at("consequence") == false);
+}
+
+TEST_CASE("why: ranks that went with a host which was started again are named") {
+  const StandingHost stays({"--bind", "tcp:127.0.0.1:0", "--insecure"});
+  std::optional<StandingHost> goes(Words{"--bind", "tcp:127.0.0.1:0", "--insecure"});
+  const Words again{"--bind", goes->address(), "--insecure"};
+  const auto hosts = stays.address() + "," + goes->address();
+  const SleepingRanks ranks(hosts, {"--name", "half", "--keep-going"}, 2);
+  CHECK(why(hosts, {"half"}).at("lost").empty());
+  for (const pid_t pid : goes->roles().all()) ::kill(pid, SIGKILL);
+  goes.reset();
+  goes.emplace(again);
+  const auto story = why(hosts, {"half"});
+  INFO(story.dump(2));
+  CHECK(story.at("lost") ==
+        json::parse(R"([{"host": ")" + goes->address() + R"(", "ranks": "1"}])"));
+  const auto told = run_cli({"why", "half[1]", "--hosts", hosts});
+  INFO(told.err);
+  CHECK(told.out.find("lost with their host:\n  ranks 1 on " + goes->address() +
+                      ": the host answers and knows nothing of them") != std::string::npos);
 }
 
 TEST_CASE("why: with logs.directory the event log outlives its host, and has what ended with it") {

@@ -36,6 +36,11 @@ TEST_CASE("selector: a mesh, ranks of it, or a slice") {
   CHECK(selected("trainers[0-2,7]") == "trainers: 0 1 2; 7;");
   CHECK(selected("trainers[7,1,0-2,3]") == "trainers: 0 1 2 3; 7;");
   CHECK(selected("trainers-13Se1Maqzryj[15]") == "trainers-13Se1Maqzryj: 15;");
+  CHECK(selected("trainers:7") == "trainers: 7;");
+  CHECK(selected("trainers-13Se1Maqzryj/0") == "trainers-13Se1Maqzryj: 0;");
+  CHECK(selected("trainers/20") == "mesh trainers-13Se1Maqzryj has no rank 20; its ranks are 0-15");
+  CHECK(Selector::parse("trainers/x")->mesh == "trainers/x");
+  CHECK(Selector::parse("/7")->mesh == "/7");
   CHECK(selected("[8-9]") == ": 8 9;");
   CHECK(selected("trainers[host=1,gpu=0:4]") == "trainers: 8 9 10 11;");
   CHECK(selected("host=1,gpu=0:4:2") == ": 8 10;");

@@ -76,11 +76,13 @@ TEST_CASE("top_keys: why and logs open a pane, which keys scroll and close") {
   CHECK(type(state, "q").kind == Kind::end_pane);
   CHECK(state.mode == Mode::list);
   CHECK(type(state, "l").words[0] == "logs");
+  CHECK(type(state, "q").kind == Kind::end_pane);
+  CHECK(type(state, "t").words == Words{"stacks", "train-13Se1Maqzryj[2]"});
 }
 
 TEST_CASE("top_keys: orders need a mesh or a rank") {
   auto state = make_state("h1");
-  for (const char key : {'w', 'l', 'k', 'x'}) {
+  for (const char key : {'w', 'l', 't', 'k', 'x'}) {
     CHECK(on_key(state, key, kLines).kind == Kind::none);
     CHECK(state.mode == Mode::list);
     CHECK(state.message == "Choose a mesh or a rank first.");
