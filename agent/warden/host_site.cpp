@@ -39,9 +39,10 @@ std::optional<Containment> containment_from_environment(std::string& bad) {
 
 /// The name of a host's audit trail in logs.directory. A host that is started again at its address
 /// goes on with its trail; one without an address of its own has the name of its run directory.
-std::string audit_name(const std::string& advertise, const std::string& run_directory) {
-  if (!advertise.starts_with("tcp:") || advertise.ends_with(":0")) return run_directory;
-  std::string name = advertise;
+std::string audit_name(const WardenOptions& options, const std::string& run_directory) {
+  std::string name = options.advertise;
+  if (name.empty() && !options.binds.empty()) name = options.binds.front();
+  if (!name.starts_with("tcp:") || name.ends_with(":0")) return run_directory;
   for (char& one : name) {
     const bool is_plain = std::isalnum(static_cast<unsigned char>(one)) != 0;
     if (!is_plain && one != '.' && one != '-') one = '_';
@@ -67,7 +68,7 @@ Started HostSite::prepare(const WardenOptions& options, os::Spawner& spawner, Wa
   audit_path_ =
       options.events_directory.empty()
           ? directory_.path + "/audit"
-          : options.events_directory + "/audit-" + audit_name(options.advertise, directory_.name);
+          : options.events_directory + "/audit-" + audit_name(options, directory_.name);
   // In a folder that the broker can have for its own.
   if (!options.broker_user.empty()) audit_path_ += "/audit";
   log.set_event_log(events_path_);
