@@ -81,7 +81,8 @@ Keeper::Keeper(KeeperOptions options)
              }),
       births_(agent_, events_, table_, cgroups_),
       templates_(births_, events_, table_, cgroups_),
-      waves_(kEndsPerCpu * std::max<std::size_t>(std::thread::hardware_concurrency(), 1)),
+      procs_(table_, agent_,
+             kEndsPerCpu * std::max<std::size_t>(std::thread::hardware_concurrency(), 1)),
       orphans_([this](pid_t pid) { return table_.contains(pid) || templates_.is_unborn(pid); }) {}
 
 Result<void> Keeper::prepare() {
@@ -132,7 +133,7 @@ int Keeper::wait_milliseconds() const {
     next = pace_.next_look();
   else if (pace_.has_dead_child())
     next = pace_.next_reap();
-  if (!waves_.empty()) next = std::min(next, waves_.due());
+  next = std::min(next, procs_.due());
   next = std::min(next, templates_.due());
   if (next == Clock::time_point::max()) return -1;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now()).count();
@@ -160,7 +161,7 @@ void Keeper::turn() {
     }
   }
   if (end_ != End::none) return;
-  signal_some();
+  procs_.advance(Clock::now());
   flush();  // exits first: what follows takes longer
   spawn_some();
   templates_.end_idle(Clock::now());
@@ -203,7 +204,8 @@ void Keeper::on_signals() {
 RequestHandlers Keeper::handlers() {
   return {.on_spawn = [this](os::SpawnBatch batch) { on_spawn(std::move(batch)); },
           .on_signal = [this](const Signal& signal) { on_signal(signal); },
-          .on_mark = [this](Mark mark) { waves_.add(mark); },
+          .on_hold = [this](const Hold& hold) { procs_.add(hold); },
+          .on_mark = [this](Mark mark) { procs_.add(mark); },
           .on_kill_mesh = [this](const KillMesh& request) { on_kill_mesh(request); },
           .on_forget = [this](const Forget& proc) { agent_.forget(proc.id); },
           .on_close_input = [this](const CloseInput& proc) { agent_.close_input(proc.id); }};
@@ -225,7 +227,7 @@ void Keeper::on_spawn(os::SpawnBatch batch) {
 }
 
 void Keeper::on_signal(const Signal& signal) {
-  if (table_.find_pid(signal.id) > 0) return waves_.add(signal);
+  if (table_.find_pid(signal.id) > 0) return procs_.add(signal);
   if (ends_a_process(signal.signal) && (queue_.cancel(signal.id) || templates_.cancel(signal.id)))
     births_.refuse(signal.id, {os::SpawnStage::cancelled, ECANCELED, {}});
 }
@@ -237,27 +239,6 @@ void Keeper::on_kill_mesh(const KillMesh& request) {
     births_.refuse(id, {os::SpawnStage::cancelled, ECANCELED, {}});
   cgroups_.kill(request.mesh);
   table_.for_each_of_mesh(request.mesh, [](pid_t pid) { ::kill(-pid, SIGKILL); });
-}
-
-void Keeper::signal_some() {
-  if (!waves_.begin(Clock::now())) return;
-  while (const auto entry = waves_.next()) {
-    if (const auto* const signal = std::get_if<Signal>(&*entry)) {
-      send_signal(*signal);
-    } else {
-      agent_.report(waves_.answer(std::get<Mark>(*entry)));
-    }
-  }
-}
-
-void Keeper::send_signal(const Signal& signal) {
-  const pid_t pid = table_.find_pid(signal.id);
-  auto* const process = table_.find(pid);
-  if (process == nullptr) return;  // the proc has ended
-  if (process->shared && process->shared->aim(signal) == SharedProcess::Aim::none) return;
-  // Not reaped: the number is its own.
-  if (::kill(signal.group ? -pid : pid, signal.signal) != 0) waves_.on_refused(signal.id, errno);
-  if (ends_a_process(signal.signal)) waves_.count(process->wave);
 }
 
 // A slice of time, not a number: spawning must not delay exits, however long a spawn takes here.
@@ -322,7 +303,7 @@ void Keeper::bury(pid_t pid, const siginfo_t& info, const rusage& usage) {
   }
   // The agent holds a copy of the descriptor: a close alone would leave it in the epoll set.
   events_.remove(process->pidfd.get());
-  waves_.on_end(process->wave);
+  procs_.on_end(*process);
   Exit exit;
   exit.signaled = info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED;
   exit.core_dumped = info.si_code == CLD_DUMPED;
@@ -378,7 +359,7 @@ void Keeper::chase_orphans() {
 }
 
 void Keeper::flush() {
-  agent_.flush(!queue_.empty() || !waves_.empty());
+  agent_.flush(!queue_.empty() || procs_.is_waiting());
 }
 
 // Kills everything and proves it by ECHILD. There is no deadline here: a process in state D dies

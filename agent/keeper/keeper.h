@@ -13,9 +13,9 @@
 #include "agent/keeper/event_set.h"
 #include "agent/keeper/mesh_cgroups.h"
 #include "agent/keeper/orphan_pace.h"
+#include "agent/keeper/proc_signals.h"
 #include "agent/keeper/proc_table.h"
 #include "agent/keeper/process_starter.h"
-#include "agent/keeper/signal_waves.h"
 #include "agent/keeper/spawn_queue.h"
 #include "agent/keeper/templates.h"
 #include "agent/os/lifeline.h"
@@ -84,8 +84,6 @@ class Keeper {
   void on_kill_mesh(const KillMesh& request);
   RequestHandlers handlers();
 
-  void signal_some();
-  void send_signal(const Signal& signal);
   void spawn_some();
   void start_one(QueuedProcess queued);
 
@@ -111,7 +109,7 @@ class Keeper {
   Births births_;
   Templates templates_;
   SpawnQueue queue_;
-  SignalWaves waves_;
+  ProcSignals procs_;
   os::Sweeper orphans_;
   OrphanPace pace_;
   End end_ = End::none;

@@ -63,6 +63,13 @@ Result<void> KeeperClient::signal(const Signal& signal) {
   return {};
 }
 
+Result<void> KeeperClient::hold(const Hold& hold) {
+  if (lost_) return fail(refused());
+  queue_collected();
+  queue_.push_back(make_hold_packet(hold));
+  return {};
+}
+
 void KeeperClient::after_signals(AfterSignals after) {
   if (lost_) return after(fail(refused()));
   queue_collected();

@@ -37,6 +37,9 @@ class KeeperClient {
   /// Queues a signal; see after_signals(). Signals for procs that are reaped, or unknown, are
   /// ignored. Errors: refused after on_lost.
   Result<void> signal(const Signal& signal);
+  /// Queues a hold, behind the signals so far; after_signals() says whether it was begun. Errors:
+  /// refused after on_lost.
+  Result<void> hold(const Hold& hold);
   /// What became of signals; the error is on_lost's.
   using AfterSignals = std::function<void(const Result<Signalled>&)>;
   /// Calls it once: when the keeper has sent every signal that was queued before this call.

@@ -29,7 +29,8 @@ enum class Tag : std::uint8_t {
   close_input = 8,
   replayed = 9,
   mark = 10,
-  signalled = 11
+  signalled = 11,
+  hold = 12
 };
 // Which descriptors of a Birth follow, in this order.
 enum FdBit : std::uint8_t { pidfd_bit = 1, stdin_bit = 2, stdout_bit = 4, stderr_bit = 8 };
@@ -103,6 +104,15 @@ Signal read_signal(ByteReader& reader) {
   signal.signal = reader.get<std::int32_t>();
   signal.group = reader.get<std::uint8_t>() != 0;
   return signal;
+}
+
+Hold read_hold(ByteReader& reader) {
+  Hold hold;
+  hold.id = reader.get<std::uint64_t>();
+  hold.for_ms = reader.get<std::uint32_t>();
+  hold.percent = reader.get<std::uint8_t>();
+  hold.most = reader.get<std::uint32_t>();
+  return hold;
 }
 
 Signalled read_signalled(ByteReader& reader) {
@@ -300,6 +310,19 @@ os::Packet make_signal_packet(std::span<const Signal> signals) {
   return packet;
 }
 
+os::Packet make_hold_packet(const Hold& hold) {
+  os::Packet packet;
+  begin(packet.bytes, kRequestsMagic);
+  set_count(packet.bytes, 1);
+  ByteWriter writer(packet.bytes);
+  writer.put(static_cast<std::uint8_t>(Tag::hold));
+  writer.put(hold.id);
+  writer.put(hold.for_ms);
+  writer.put(hold.percent);
+  writer.put(hold.most);
+  return packet;
+}
+
 os::Packet make_mark_packet(Mark mark) {
   os::Packet packet;
   begin(packet.bytes, kRequestsMagic);
@@ -347,6 +370,10 @@ Result<void> decode_requests(os::Packet packet, const RequestHandlers& handlers)
       const Signal signal = read_signal(reader);
       if (!reader.ok()) return fail(malformed("broken signal"));
       handlers.on_signal(signal);
+    } else if (tag == Tag::hold) {
+      const Hold hold = read_hold(reader);
+      if (!reader.ok()) return fail(malformed("broken hold"));
+      handlers.on_hold(hold);
     } else if (tag == Tag::mark) {
       const Mark mark{reader.get<std::uint64_t>()};
       if (!reader.ok()) return fail(malformed("broken mark"));

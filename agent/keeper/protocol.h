@@ -74,6 +74,17 @@ struct Signal {
   bool group = false;
 };
 
+/// Agent → keeper: stop a proc with all its descendants on purpose, for a time. The keeper ends
+/// that by itself, whatever becomes of the agent, and earlier when the proc is told to end or to go
+/// on. The next Signalled says why one was not begun: ESRCH, EBUSY (`most` procs are held),
+/// EALREADY, EINVAL, EOPNOTSUPP (it shares its process).
+struct Hold {
+  std::uint64_t id = 0;
+  std::uint32_t for_ms = 0;
+  std::uint8_t percent = 100;  ///< The part of the time in which it is stopped.
+  std::uint32_t most = 0;      ///< So many procs may be held at a time, with this one.
+};
+
 /// Agent → keeper: answer with Signalled when each Signal before this one has been sent.
 struct Mark {
   std::uint64_t token = 0;  ///< Comes back in the answer.
@@ -154,6 +165,7 @@ Result<os::SpawnBatch> decode_batch(std::span<const std::byte> bytes,
 /// Errors: as encode_batch, io_error.
 Result<os::Packet> make_spawn_packet(const os::SpawnSpec& shared, std::span<os::ProcSpec> procs);
 os::Packet make_signal_packet(std::span<const Signal> signals);
+os::Packet make_hold_packet(const Hold& hold);
 os::Packet make_mark_packet(Mark mark);
 os::Packet make_kill_mesh_packet(const KillMesh& request);
 os::Packet make_forget_packet(std::span<const Forget> ids);
@@ -163,6 +175,7 @@ os::Packet make_close_input_packet(std::span<const CloseInput> ids);
 struct RequestHandlers {
   std::function<void(os::SpawnBatch)> on_spawn;
   std::function<void(const Signal&)> on_signal;
+  std::function<void(const Hold&)> on_hold;
   std::function<void(Mark)> on_mark;
   std::function<void(const KillMesh&)> on_kill_mesh;
   std::function<void(const Forget&)> on_forget;

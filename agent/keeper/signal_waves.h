@@ -16,8 +16,8 @@ bool ends_a_process(int signal);
 
 /// Signals to procs in the order in which they were asked for, in waves: terminating 1000 processes
 /// at once would starve everything else. The next wave begins when most processes of the last one
-/// have ended, or have had time to. Marks keep their place among the signals. Pure: the time is the
-/// caller's.
+/// have ended, or have had time to. Holds and marks keep their place among the signals. Pure: the
+/// time is the caller's.
 class SignalWaves {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -28,7 +28,7 @@ class SignalWaves {
 
   explicit SignalWaves(std::size_t procs_per_wave) : procs_per_wave_(procs_per_wave) {}
 
-  using Entry = std::variant<Signal, Mark>;
+  using Entry = std::variant<Signal, Hold, Mark>;
 
   void add(Entry entry) { waiting_.push_back(entry); }
   bool empty() const noexcept { return waiting_.empty(); }

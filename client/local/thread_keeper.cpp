@@ -110,6 +110,11 @@ void ThreadKeeper::on_readable() {
   const keeper::RequestHandlers handlers{
       .on_spawn = [this](os::SpawnBatch batch) { on_spawn(std::move(batch)); },
       .on_signal = [this](const keeper::Signal& signal) { on_signal(signal); },
+      .on_hold =
+          [this](const keeper::Hold& hold) {
+            if (signalled_.error == 0)
+              signalled_ = {.token = 0, .id = hold.id, .error = EOPNOTSUPP};
+          },
       .on_mark = [this](keeper::Mark mark) { on_mark(mark); },
       .on_kill_mesh = [this](const keeper::KillMesh& request) { on_kill_mesh(request); },
       .on_forget = [](const keeper::Forget&) {},

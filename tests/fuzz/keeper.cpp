@@ -64,6 +64,7 @@ void check_events(std::span<const std::byte> bytes, std::size_t fds) {
 /// What a packet of requests asks for; spawns are check_batch()'s.
 struct Requests {
   std::vector<Signal> signals;
+  std::vector<Hold> holds;
   std::vector<Mark> marks;
   std::vector<Forget> forgotten;
   std::vector<CloseInput> closed;
@@ -71,6 +72,7 @@ struct Requests {
   RequestHandlers handlers() {
     return {.on_spawn = [](SpawnBatch) {},
             .on_signal = [this](const Signal& signal) { signals.push_back(signal); },
+            .on_hold = [this](const Hold& hold) { holds.push_back(hold); },
             .on_mark = [this](Mark mark) { marks.push_back(mark); },
             .on_kill_mesh = [](const KillMesh&) {},
             .on_forget = [this](const Forget& forget) { forgotten.push_back(forget); },
@@ -104,6 +106,13 @@ void check_requests(std::span<const std::byte> bytes, std::size_t fds) {
     FUZZ_CHECK(std::ranges::equal(reread(make_signal_packet(read.signals)).signals, read.signals,
                                   same_signal),
                "signals changed on the way");
+  if (!read.holds.empty()) {
+    const Hold again = reread(make_hold_packet(read.holds[0])).holds.at(0);
+    const Hold& hold = read.holds[0];
+    FUZZ_CHECK(again.id == hold.id && again.for_ms == hold.for_ms &&
+                   again.percent == hold.percent && again.most == hold.most,
+               "a hold changed on the way");
+  }
   if (!read.marks.empty())
     FUZZ_CHECK(reread(make_mark_packet(read.marks[0])).marks.at(0).token == read.marks[0].token,
                "a mark changed on the way");

@@ -91,6 +91,7 @@ class KeeperTap {
                                          most_open = std::max(most_open, asked - born);
                                        },
                                    .on_signal = [](const keeper::Signal&) {},
+                                   .on_hold = [](const keeper::Hold&) {},
                                    .on_mark = [](keeper::Mark) {},
                                    .on_kill_mesh = [](const keeper::KillMesh&) {},
                                    .on_forget = [](const keeper::Forget&) {},

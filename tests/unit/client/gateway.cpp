@@ -12,7 +12,7 @@ namespace {
 const HostAddr kHostA = *HostAddr::parse("unix:/a");
 const HostAddr kHostB = *HostAddr::parse("unix:/b");
 const HostAddr kHostC = *HostAddr::parse("unix:/c");
-constexpr HostMonitor::Time kBegin{1000s};
+constexpr HostMonitor::Time kGatewayBegin{1000s};
 constexpr std::chrono::milliseconds kLimit = 30s;
 
 Result<std::uint64_t> silence() {
@@ -46,27 +46,27 @@ TEST_CASE(
   auto monitor = monitor_of({kHostA});
   CHECK(monitor.to_ask(always) == std::vector{kHostA});
   CHECK(monitor.to_ask(always).empty());  // it is asked already
-  const auto first = monitor.on_answer(kHostA, silence(), true, kBegin, kLimit);
+  const auto first = monitor.on_answer(kHostA, silence(), true, kGatewayBegin, kLimit);
   CHECK(first.has_fallen_silent);
   CHECK_FALSE(first.loss);
   CHECK_FALSE(monitor.loss_of(kHostA));
-  const auto later = monitor.on_answer(kHostA, silence(), true, kBegin + kLimit, kLimit);
+  const auto later = monitor.on_answer(kHostA, silence(), true, kGatewayBegin + kLimit, kLimit);
   CHECK_FALSE(later.has_fallen_silent);
   REQUIRE(later.loss);
   CHECK(later.loss->find("no answer for 30000 ms") == 0);
   REQUIRE(monitor.loss_of(kHostA));
   CHECK(monitor.loss_of(kHostA)->code() == ErrorCode::host_unreachable);
-  CHECK_FALSE(monitor.on_answer(kHostA, silence(), true, kBegin + 2 * kLimit, kLimit).loss);
+  CHECK_FALSE(monitor.on_answer(kHostA, silence(), true, kGatewayBegin + 2 * kLimit, kLimit).loss);
 }
 
 TEST_CASE("host_monitor: a host lost by silence is asked on, and an answer brings it back") {
   auto monitor = monitor_of({kHostA});
   monitor.to_ask(always);
-  monitor.on_answer(kHostA, 7, true, kBegin, kLimit);
-  monitor.on_answer(kHostA, silence(), true, kBegin, kLimit);
-  monitor.on_answer(kHostA, silence(), true, kBegin + kLimit, kLimit);
+  monitor.on_answer(kHostA, 7, true, kGatewayBegin, kLimit);
+  monitor.on_answer(kHostA, silence(), true, kGatewayBegin, kLimit);
+  monitor.on_answer(kHostA, silence(), true, kGatewayBegin + kLimit, kLimit);
   CHECK(monitor.to_ask(never) == std::vector{kHostA});
-  const auto back = monitor.on_answer(kHostA, 7, true, kBegin + 2 * kLimit, kLimit);
+  const auto back = monitor.on_answer(kHostA, 7, true, kGatewayBegin + 2 * kLimit, kLimit);
   CHECK(back.answers_again);
   CHECK_FALSE(back.is_replaced);
   CHECK_FALSE(monitor.loss_of(kHostA));
@@ -77,20 +77,20 @@ TEST_CASE(
     "host_monitor: without a gateway, silence means nothing; after a stop of this process, a fresh "
     "grace begins") {
   auto monitor = monitor_of({kHostA});
-  CHECK_FALSE(monitor.on_answer(kHostA, silence(), false, kBegin, kLimit).has_fallen_silent);
-  monitor.on_answer(kHostA, silence(), true, kBegin, kLimit);
-  monitor.extend(kBegin + 10min);
-  CHECK_FALSE(monitor.on_answer(kHostA, silence(), true, kBegin + 10min, kLimit).loss);
-  CHECK(monitor.on_answer(kHostA, silence(), true, kBegin + 10min + kLimit, kLimit).loss);
+  CHECK_FALSE(monitor.on_answer(kHostA, silence(), false, kGatewayBegin, kLimit).has_fallen_silent);
+  monitor.on_answer(kHostA, silence(), true, kGatewayBegin, kLimit);
+  monitor.extend(kGatewayBegin + 10min);
+  CHECK_FALSE(monitor.on_answer(kHostA, silence(), true, kGatewayBegin + 10min, kLimit).loss);
+  CHECK(monitor.on_answer(kHostA, silence(), true, kGatewayBegin + 10min + kLimit, kLimit).loss);
 }
 
 TEST_CASE("host_monitor: another incarnation of an agent is noticed") {
   auto monitor = monitor_of({kHostA});
   CHECK(monitor.should_identify(kHostA));
   CHECK_FALSE(monitor.should_identify(kHostA));
-  CHECK_FALSE(monitor.on_answer(kHostA, 7, true, kBegin, kLimit).is_replaced);
+  CHECK_FALSE(monitor.on_answer(kHostA, 7, true, kGatewayBegin, kLimit).is_replaced);
   CHECK_FALSE(monitor.should_identify(kHostA));
-  CHECK(monitor.on_answer(kHostA, 8, true, kBegin, kLimit).is_replaced);
+  CHECK(monitor.on_answer(kHostA, 8, true, kGatewayBegin, kLimit).is_replaced);
   CHECK(monitor.incarnation_of(kHostA) == 8);
 }
 
@@ -101,7 +101,7 @@ TEST_CASE("host_monitor: a host that has ended is final, and no gateway any more
   CHECK_FALSE(monitor.on_ended(*HostAddr::parse("unix:/z"), "exit 70"));
   CHECK(monitor.next_after(kHostC) == kHostB);
   CHECK(monitor.loss_of(kHostA)->detail() == "host unix:/a is lost: exit 70");
-  CHECK_FALSE(monitor.on_answer(kHostA, 7, true, kBegin, kLimit).answers_again);
+  CHECK_FALSE(monitor.on_answer(kHostA, 7, true, kGatewayBegin, kLimit).answers_again);
   CHECK(monitor.loss_of(kHostA));
   CHECK(monitor.to_ask(always) == std::vector{kHostB, kHostC});
   monitor.on_ended(kHostB, "exit 70");
@@ -122,18 +122,18 @@ TEST_CASE(
   LeaseRenewer renewer;
   const std::vector<LeaseRenewer::Lease> all{
       {"long", 60s, 60s}, {"none", 0s, 0s}, {"given", 0s, 3s}};
-  CHECK(names(renewer.due(all, kBegin)) == std::vector<std::string>{"long", "given"});
-  CHECK(renewer.due(all, kBegin).empty());
-  CHECK(names(renewer.due(all, kBegin + 1s)) == std::vector<std::string>{"given"});
-  CHECK(names(renewer.due(all, kBegin + 20s)) == std::vector<std::string>{"long", "given"});
+  CHECK(names(renewer.due(all, kGatewayBegin)) == std::vector<std::string>{"long", "given"});
+  CHECK(renewer.due(all, kGatewayBegin).empty());
+  CHECK(names(renewer.due(all, kGatewayBegin + 1s)) == std::vector<std::string>{"given"});
+  CHECK(names(renewer.due(all, kGatewayBegin + 20s)) == std::vector<std::string>{"long", "given"});
   renewer.hurry("long");
-  CHECK(names(renewer.due(all, kBegin + 20s)) == std::vector<std::string>{"long"});
+  CHECK(names(renewer.due(all, kGatewayBegin + 20s)) == std::vector<std::string>{"long"});
 }
 
 TEST_CASE("lease_renewer: a lease that comes back is due at once") {
   LeaseRenewer renewer;
   const std::vector<LeaseRenewer::Lease> all{{"mesh", 60s, 60s}};
-  CHECK(renewer.due(all, kBegin).size() == 1);
-  CHECK(renewer.due({}, kBegin + 1s).empty());
-  CHECK(renewer.due(all, kBegin + 2s).size() == 1);
+  CHECK(renewer.due(all, kGatewayBegin).size() == 1);
+  CHECK(renewer.due({}, kGatewayBegin + 1s).empty());
+  CHECK(renewer.due(all, kGatewayBegin + 2s).size() == 1);
 }

@@ -47,6 +47,7 @@ SpawnBatch some_batch(std::size_t procs) {
 RequestHandlers ignore_requests() {
   return {.on_spawn = [](SpawnBatch) {},
           .on_signal = [](const Signal&) {},
+          .on_hold = [](const Hold&) {},
           .on_mark = [](Mark) {},
           .on_kill_mesh = [](const KillMesh&) {},
           .on_forget = [](const Forget&) {},
