@@ -129,6 +129,7 @@ int Warden::wait_milliseconds() const {
     if (due && (!next || *due < *next)) next = due;
   };
   consider(manager_.due());
+  consider(faults_.due());
   if (sequence_.phase() == Phase::running) {
     consider(frozen_.due());
     consider(broker_due_);
@@ -153,6 +154,7 @@ void Warden::turn() {
   if (watched[1].revents != 0) on_launcher();
   if (watched[0].revents != 0) on_signals();
   manager_.keep_alive(Clock::now());
+  if (faults_.due()) disturb_roles();
   if (sequence_.deadline() && Clock::now() >= *sequence_.deadline()) on_deadline();
   if (sequence_.phase() != Phase::running) return;
   if (broker_due_ && Clock::now() >= *broker_due_) restart_broker();
@@ -218,6 +220,8 @@ void Warden::on_message(Role& role, std::string_view text) {
     role.said = message.rest;
   } else if (message.word == "swept") {
     has_swept_ = true;
+  } else if (message.word == "chaos") {
+    on_chaos(message.rest);
   } else if (message.word == "shutdown" && sequence_.phase() == Phase::running) {
     // The procs are stopped and that is acknowledged: only the agent itself is left.
     end(std::atoi(std::string(message.rest).c_str()), 0ms);
@@ -388,6 +392,36 @@ void Warden::look_for_frozen() {
     ::kill(silent.pid, SIGKILL);
     silent.silence.start_anew(Clock::now());
   }
+}
+
+// The agent has checked that it is allowed, and passes our answer on.
+void Warden::on_chaos(std::string_view text) {
+  const auto answer = [this](const std::string& what) {
+    role(RoleName::agent).lifeline.send("chaos " + what);
+  };
+  const auto order = RoleFaults::parse(text);
+  if (!order) return answer("the warden does not understand '" + std::string(text) + "'");
+  const Role& target = role(order->role);
+  if (sequence_.phase() != Phase::running || !target.alive())
+    return answer("its " + target.name + " does not run now");
+  const auto now = Clock::now();
+  const bool is_found = options_.frozen_limit.count() > 0 && order->length >= options_.frozen_limit;
+  const bool may_end = order->is_kill || is_found;
+  if (order->role == RoleName::agent && may_end &&
+      (options_.end_on_agent_loss || !agent_restarts_.may_restart(now)))
+    return answer("the host would end with its agent now (agent.restart)");
+  if (!faults_.add(*order, target.pid, now))
+    return answer("its " + target.name + " is disturbed already");
+  log_.say("on purpose (meshbus chaos): " + std::string(text));
+  answer("ok");
+}
+
+void Warden::disturb_roles() {
+  std::array<pid_t, kRoleCount> pids{};
+  for (std::size_t i = 0; i < kRoleCount; ++i) pids[i] = roles_[i].pid;
+  const auto steps = sequence_.phase() == Phase::running ? faults_.take_steps(Clock::now(), pids)
+                                                         : faults_.take_ends(pids);
+  for (const auto& step : steps) ::kill(step.pid, step.signal);
 }
 
 EndSequence::Alive Warden::alive() const {

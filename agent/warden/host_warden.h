@@ -15,6 +15,7 @@
 #include "agent/warden/host_site.h"
 #include "agent/warden/restart_policy.h"
 #include "agent/warden/role.h"
+#include "agent/warden/role_faults.h"
 #include "agent/warden/role_starter.h"
 #include "agent/warden/start_failure.h"
 #include "agent/warden/warden.h"
@@ -55,6 +56,8 @@ class Warden {
   void restart_broker();
   void on_deadline();
   void look_for_frozen();
+  void on_chaos(std::string_view order);
+  void disturb_roles();
 
   Role& role(RoleName name) { return roles_[static_cast<std::size_t>(name)]; }
   EndSequence::Alive alive() const;
@@ -75,6 +78,7 @@ class Warden {
   EndSequence sequence_;
   ServiceManager manager_;
   FrozenRoles frozen_;
+  RoleFaults faults_;
   RestartPolicy broker_restarts_;
   RestartPolicy agent_restarts_;
   ExporterProcess exporter_;

@@ -14,4 +14,10 @@ std::optional<std::chrono::milliseconds> RestartPolicy::on_exit(Time now) {
   return std::min(kFirstDelay * (1 << doublings), kLongestDelay);
 }
 
+bool RestartPolicy::may_restart(Time now) const {
+  const auto recent = std::count_if(granted_.begin(), granted_.end(),
+                                    [now](Time one) { return now - one <= kWindow; });
+  return !limits_.most || static_cast<std::size_t>(recent) < *limits_.most;
+}
+
 }  // namespace meshbus::warden

@@ -29,6 +29,8 @@ class RestartPolicy {
   /// The delay before the next start, or nothing when the role must be given up. The first
   /// restart within the window comes at once.
   std::optional<std::chrono::milliseconds> on_exit(Time now);
+  /// Whether a role that ends now is started again. Changes nothing.
+  bool may_restart(Time now) const;
   /// How many restarts were granted within the window, as of the last on_exit().
   std::size_t used() const noexcept { return granted_.size(); }
   std::optional<std::size_t> most() const noexcept { return limits_.most; }
