@@ -285,7 +285,12 @@ void Broker::Impl::make_parts(zmq::context_t& context, const BrokerOptions& opti
   registry_.emplace(reactor_, *listener_, connections_, *queues_, *router_, *links_, *watchers_,
                     monitor, registry_options(host, options));
   AuditTrail* audit = audit_ ? &*audit_ : nullptr;
-  requests_.emplace(*router_, *links_, *registry_, *watchers_, counters_, audit, [this] {
+  const LinkChaos chaos(reactor_, *links_,
+                        {.is_allowed = options.config.flag(keys::chaos_allowed),
+                         .longest = options.config.duration(keys::chaos_longest),
+                         .most = options.config.count(keys::chaos_most),
+                         .own_host = host.to_string()});
+  requests_.emplace(*router_, *links_, *registry_, *watchers_, counters_, audit, chaos, [this] {
     wire::HostStateT state;
     state.host = router_->own().address().to_string();
     state.incarnation = router_->own().incarnation();

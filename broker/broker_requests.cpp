@@ -6,7 +6,9 @@
 
 #include "broker/access/dial_policy.h"
 #include "broker/transport/listener.h"
+#include "common/base/clock_ns.h"
 #include "wire/bus_generated.h"
+#include "wire/chaos_generated.h"
 #include "wire/lifecycle_generated.h"
 #include "wire/supervision_generated.h"
 
@@ -28,13 +30,15 @@ LinkTable::Introducer introducer_of(const Identity& identity) {
 }  // namespace
 
 BrokerRequests::BrokerRequests(Router& router, LinkTable& links, PeerRegistry& registry,
-                               Watchers& watchers, Counters& counters, AuditTrail* audit, Tell tell)
+                               Watchers& watchers, Counters& counters, AuditTrail* audit,
+                               LinkChaos chaos, Tell tell)
     : router_(router),
       links_(links),
       registry_(registry),
       watchers_(watchers),
       counters_(counters),
       audit_(audit),
+      chaos_(std::move(chaos)),
       tell_(std::move(tell)) {
   handlers_.on<wire::Hello>(Role::none, std::bind_front(&BrokerRequests::on_hello, this))
       .on<wire::Heartbeat>(Role::observe, [](Peer*, const Request&, const wire::Heartbeat&) {})
@@ -42,6 +46,7 @@ BrokerRequests::BrokerRequests(Router& router, LinkTable& links, PeerRegistry& r
       .on<wire::Introduce>(Role::observe, std::bind_front(&BrokerRequests::on_introduce, this))
       .on<wire::Watch>(Role::observe, std::bind_front(&BrokerRequests::on_watch, this))
       .on<wire::GetEvents>(Role::operate, std::bind_front(&BrokerRequests::on_get_events, this))
+      .on<wire::StartChaos>(Role::operate, std::bind_front(&BrokerRequests::on_start_chaos, this))
       .on<wire::GetHost>(Role::observe, [this](Peer*, const Request& request,
                                                const wire::GetHost&) { answer(request, tell_()); });
 }
@@ -61,8 +66,14 @@ void BrokerRequests::handle(Peer* via, const wire::Envelope& envelope, Bytes bod
 
 void BrokerRequests::answer(const Request& request, const ControlBody& body) {
   if (request.head.id == 0 || request.envelope.source_proc() == 0) return;
-  router_.originate(request.envelope.source_proc(), request.envelope.source_host(),
-                    encode_control({.id = request.head.id, .is_answer = true}, body));
+  const std::string answer = encode_control({.id = request.head.id, .is_answer = true}, body);
+  if (audit_ != nullptr && audit_->is_waiting(request.envelope.source_proc())) {
+    // The trail hears what passes this broker; this answer begins here.
+    wire::Envelope envelope;
+    envelope.mutate_destination_proc(request.envelope.source_proc());
+    audit_->on_answer(envelope, answer);
+  }
+  router_.originate(request.envelope.source_proc(), request.envelope.source_host(), answer);
 }
 
 void BrokerRequests::refuse(const Request& request, const Error& error) {
@@ -129,6 +140,15 @@ void BrokerRequests::on_get_events(Peer*, const Request& request, const wire::Ge
   if (audit_ == nullptr)
     return refuse(request, Error(ErrorCode::not_exist, "this host keeps no audit trail"));
   answer(request, audit_->find(get.from(), kAuditPage));
+}
+
+void BrokerRequests::on_start_chaos(Peer*, const Request& request, const wire::StartChaos& start) {
+  auto done = chaos_.start(start);
+  if (!done) return refuse(request, done.error());
+  wire::ChaosStartedT started;
+  started.detail = std::move(*done);
+  started.time_ns = clock_ns(CLOCK_REALTIME);
+  answer(request, std::move(started));
 }
 
 void BrokerRequests::on_watch(Peer*, const Request& request, const wire::Watch& watch) {

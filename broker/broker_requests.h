@@ -3,6 +3,7 @@
 #include <functional>
 #include <optional>
 
+#include "broker/links/link_chaos.h"
 #include "broker/links/link_table.h"
 #include "broker/observe/audit_trail.h"
 #include "broker/observe/counters.h"
@@ -27,7 +28,7 @@ class BrokerRequests {
 
   /// `audit` may be null.
   BrokerRequests(Router& router, LinkTable& links, PeerRegistry& registry, Watchers& watchers,
-                 Counters& counters, AuditTrail* audit, Tell tell);
+                 Counters& counters, AuditTrail* audit, LinkChaos chaos, Tell tell);
 
   /// A control message to this broker. `via` is the peer or inbound link that it came by; null when
   /// it came over our own session to another broker.
@@ -39,6 +40,7 @@ class BrokerRequests {
   void on_introduce(Peer* via, const Request& request, const wire::Introduce& introduce);
   void on_watch(Peer* via, const Request& request, const wire::Watch& watch);
   void on_get_events(Peer* via, const Request& request, const wire::GetEvents& get);
+  void on_start_chaos(Peer* via, const Request& request, const wire::StartChaos& start);
   /// Errors: unroutable, unauthorised, identity_mismatch.
   Result<void> introduce(Peer* via, const Request& request, const HostAddr& other);
   /// Counts a refusal by dial policy, and logs it once per peer.
@@ -52,6 +54,7 @@ class BrokerRequests {
   Watchers& watchers_;
   Counters& counters_;
   AuditTrail* audit_;
+  LinkChaos chaos_;
   Tell tell_;
   ContextDispatcher<Peer*> handlers_;
   log::Limited limited_log_{10};

@@ -65,6 +65,11 @@ std::optional<Admitted> Handshake::on_frame(ConnectionId from, std::vector<zmq::
     return std::nullopt;
   }
   auto identity = identify(connection, hello);
+  // The link is cut on purpose: an answer would come through.
+  if (!identity && identity.error().code() == ErrorCode::link_lost) {
+    give_up_on(connection.descriptor, counters_.ignored_frames);
+    return std::nullopt;
+  }
   if (!identity) {
     refuse(connection, identity.error());
     return std::nullopt;

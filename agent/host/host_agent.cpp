@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <filesystem>
 #include <utility>
 
 #include "agent/host/hands/execs.h"
@@ -10,6 +11,7 @@
 #include "agent/host/ownership/host_owner.h"
 #include "agent/host/procs/mesh_procs.h"
 #include "agent/host/replies/collections.h"
+#include "agent/host/services/chaos_service.h"
 #include "agent/host/services/hands_service.h"
 #include "agent/host/services/host_facts.h"
 #include "agent/host/services/host_service.h"
@@ -59,6 +61,7 @@ struct HostAgent::Parts {
   Bus::Events bus_events(HostAgent& agent);
   static MeshProcs::Options procs_options(Options& options, const Events& events);
 
+  std::string disk;  ///< The run directory.
   Bus bus;
   std::unique_ptr<LogStreams> logs;
   std::unique_ptr<MeshProcs> procs;
@@ -78,10 +81,12 @@ struct HostAgent::Parts {
   std::unique_ptr<LogService> log;
   std::unique_ptr<StacksService> stacks;
   std::unique_ptr<HandsService> hands;
+  std::unique_ptr<ChaosService> chaos;
 };
 
 HostAgent::Parts::Parts(HostAgent& agent, zmq::context_t& context, Options options)
-    : bus(agent.reactor_, context, session_options(options, agent.incarnation_), make_handlers(),
+    : disk(std::filesystem::path(options.progress).parent_path()),
+      bus(agent.reactor_, context, session_options(options, agent.incarnation_), make_handlers(),
           bus_events(agent)),
       logs(std::make_unique<LogStreams>(bus)),
       procs(std::make_unique<MeshProcs>(
@@ -141,6 +146,13 @@ HostAgent::Parts::Parts(HostAgent& agent, zmq::context_t& context, Options optio
   log = std::make_unique<LogService>(bus, *procs, checks, *ownership, publisher, *logs);
   stacks = std::make_unique<StacksService>(agent.reactor_, bus, *procs, checks);
   hands = std::make_unique<HandsService>(bus, checks, *ownership, *execs);
+  chaos = std::make_unique<ChaosService>(
+      bus, *procs, checks,
+      ChaosService::Options{.is_allowed = options.config.flag(keys::chaos_allowed),
+                            .longest = options.config.duration(keys::chaos_longest),
+                            .most = options.config.count(keys::chaos_most),
+                            .disk = disk,
+                            .ask_warden = agent.events_.ask_warden});
 }
 
 // The readers hold meshes, and what procs have open may be answered while they are closed.
@@ -172,6 +184,7 @@ Dispatcher HostAgent::Parts::make_handlers() {
   LogService::add_rows(handlers, log);
   StacksService::add_rows(handlers, stacks);
   HandsService::add_rows(handlers, hands);
+  ChaosService::add_rows(handlers, chaos);
   return handlers;
 }
 
@@ -215,6 +228,10 @@ HostAgent::HostAgent(Reactor& reactor, zmq::context_t& context, Options options,
 HostAgent::~HostAgent() {
   reactor_.forget_turn_end(turn_end_);
   reactor_.cancel(forget_timer_);
+}
+
+void HostAgent::on_warden_answer(std::string_view answer) {
+  parts_->chaos->on_warden_answer(answer);
 }
 
 std::size_t HostAgent::live() const {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include <zmq.hpp>
 
@@ -50,6 +51,8 @@ class HostAgent {
     std::function<void(bool ok)> on_shutdown;
     /// The keeper died, and owners and subscribers were told: nothing can be done here any more.
     std::function<void()> on_keeper_lost;
+    /// Asks the warden to disturb a role; see ChaosService. May be empty.
+    std::function<void(const std::string&)> ask_warden = {};
     /// Why the keeper is dead, if that is known: "it was frozen". May be empty.
     std::function<std::string()> why_keeper_lost = {};
   };
@@ -62,6 +65,8 @@ class HostAgent {
   /// The host is to end, for another reason than a ShutdownHost: stops every proc, tells their
   /// owners, leaves the bus, then calls `done`. A second call only hastens that.
   void stop(std::chrono::milliseconds grace, const std::string& reason, std::function<void()> done);
+  /// The warden answers to Events::ask_warden.
+  void on_warden_answer(std::string_view answer);
   /// Procs that have not ended.
   std::size_t live() const;
   std::uint64_t incarnation() const noexcept { return incarnation_; }

@@ -92,6 +92,7 @@ class Program {
     events.on_shutdown = [this](bool ok) {
       lifeline_.send("shutdown " + std::to_string(ok ? 0 : exits::kSoftware));
     };
+    events.ask_warden = [this](const std::string& order) { lifeline_.send("chaos " + order); };
     events.why_keeper_lost = [this] {
       // The warden says so before it ends a keeper that is frozen.
       on_lifeline();
@@ -121,6 +122,10 @@ class Program {
       }
       if (message.word == "frozen") {
         keeper_frozen_ = message.rest;
+        continue;
+      }
+      if (message.word == "chaos") {
+        agent_.on_warden_answer(message.rest);
         continue;
       }
       if (message.word != "stop") {

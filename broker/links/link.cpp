@@ -32,7 +32,8 @@ Link::Link(Reactor& reactor, zmq::context_t& context, Resolver& resolver, Counte
       stream_(kLinkWindow, memory) {}
 
 Link::~Link() {
-  for (const auto timer : {limit_timer_, slice_timer_, retry_timer_, ack_timer_, progress_timer_})
+  for (const auto timer :
+       {limit_timer_, slice_timer_, retry_timer_, ack_timer_, progress_timer_, fault_timer_})
     reactor_.cancel(timer);
 }
 
@@ -85,6 +86,8 @@ void Link::take_way(Way way) {
 }
 
 Result<void> Link::may_attach(std::uint64_t theirs) const {
+  if (fault_.is_cut(reactor_.now()))
+    return fail(ErrorCode::link_lost, "the link to " + host_.to_string() + " is cut on purpose");
   if (std::find(past_incarnations_.begin(), past_incarnations_.end(), theirs) ==
       past_incarnations_.end())
     return {};
@@ -168,6 +171,8 @@ void Link::give_up(const Error& error) {
 
 bool Link::on_frame(const FrameReader& frame, std::uint64_t theirs) {
   if (theirs != incarnation()) return false;
+  // A connection that ends is read until it is gone. What is left out here comes again.
+  if (is_resuming_ && fault_.is_cut(reactor_.now())) return false;
   if (!is_resuming_) return true;
   if (const auto done = stream_.acknowledge(frame.link().ack()); done > 0) {
     counters_.delivered += done;
@@ -209,6 +214,16 @@ Listener::Sent Link::send(Way way, Frame& frame, std::uint64_t number) {
 
 void Link::flush() {
   is_touched_ = false;
+  if (const auto open = fault_.closed_until(reactor_.now())) {
+    if (retry_timer_ == 0) {
+      retry_timer_ = reactor_.at(*open, [this] {
+        retry_timer_ = 0;
+        touch();
+      });
+    }
+    if (held() > 0) watch_progress();
+    return;
+  }
   if (is_way_up()) {
     while (Frame* kept = stream_.replay()) {
       Frame frame = kept->renewed();

@@ -11,6 +11,7 @@
 
 #include <zmq.hpp>
 
+#include "broker/links/link_fault.h"
 #include "broker/links/link_stream.h"
 #include "broker/observe/counters.h"
 #include "broker/peers/peer.h"
@@ -102,7 +103,9 @@ class Link {
   void allow_dialling() noexcept { options_.is_dialled = true; }
   /// Nothing but memory() would be lost with it: there is no connection either way, none is being
   /// made, and no message waits.
-  bool is_idle() const noexcept { return !has_own() && inbound_ == nullptr && held() == 0; }
+  bool is_idle() const noexcept {
+    return !has_own() && inbound_ == nullptr && held() == 0 && !is_disturbed();
+  }
   /// It is up, and the broker there takes part in casts by a tree of hosts.
   bool may_relay() const noexcept { return is_way_up() && (capabilities_ & kCapabilityRelay) != 0; }
   const LinkStream::Memory& memory() const noexcept { return stream_.memory(); }
@@ -113,10 +116,14 @@ class Link {
   /// Sends what there is to send, as far as it goes.
   void flush();
   /// Whether that incarnation of the other broker may open a session to us. Errors:
-  /// identity_mismatch (a later one has been here).
+  /// identity_mismatch (a later one has been here), link_lost (the link is cut on purpose: it hears
+  /// nothing of us).
   Result<void> may_attach(std::uint64_t theirs) const;
   /// The other broker has opened a session to us.
   void attach(Peer& inbound);
+  /// Does that to this link on purpose, until the order's end. False: it is disturbed already.
+  bool disturb(const LinkFault::Order& order);
+  bool is_disturbed() const noexcept { return fault_timer_ != 0; }
   /// Keys on disk have changed: a session with a broker whose key is not that of its host any more
   /// is made anew.
   void check_keys();
@@ -165,6 +172,9 @@ class Link {
   void drop_inbound();
   /// Our own session, and the attempts to have one, are over.
   void end_own(const Error& error);
+  /// Ends both connections, as a network that breaks would.
+  void cut();
+  void end_fault();
   /// Everything that is held ends.
   void give_up(const Error& error);
   /// Destroys the session in a later turn, because it may be calling us.
@@ -217,6 +227,9 @@ class Link {
   Reactor::TimerId retry_timer_ = 0;
   Reactor::TimerId ack_timer_ = 0;
   Reactor::TimerId progress_timer_ = 0;
+  LinkFault fault_;
+  /// Set while the link is disturbed.
+  Reactor::TimerId fault_timer_ = 0;
   /// Bytes taken that the other broker has not been told of.
   std::size_t ack_owed_ = 0;
   bool is_ack_due_ = false;

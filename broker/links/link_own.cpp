@@ -1,4 +1,5 @@
 // Our own session to the other broker: makes it, and makes it again after a loss.
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -53,6 +54,7 @@ void Link::try_next_endpoint() {
   reactor_.cancel(slice_timer_);
   slice_timer_ = 0;
   retire_session();
+  if (fault_.is_cut(reactor_.now())) return;  // end_fault() goes on
   next_endpoint_ %= endpoints_.size();
   open_session(endpoints_[next_endpoint_++]);
   if (endpoints_.size() == 1) return;
@@ -199,6 +201,33 @@ void Link::end_own(const Error& error) {
   } else {
     give_up(error);
   }
+}
+
+bool Link::disturb(const LinkFault::Order& order) {
+  if (is_disturbed()) return false;
+  fault_.begin(order);
+  fault_timer_ = reactor_.at(order.end, [this] { end_fault(); });
+  if (order.kind == LinkFault::Kind::cut) cut();
+  return true;
+}
+
+void Link::cut() {
+  trouble_ = "the link is cut on purpose (meshbus chaos)";
+  // The other broker hears of it at once, and not when it next sends something.
+  if (inbound_ != nullptr) ::shutdown(inbound_->descriptor, SHUT_RDWR);
+  drop_inbound();
+  if (is_own_up()) session_->reconnect(trouble_);
+  // It would connect again by itself.
+  if (!is_own_up()) retire_session();
+}
+
+void Link::end_fault() {
+  fault_timer_ = 0;
+  fault_.clear();
+  log::info("link to " + host_.to_string() + " is not disturbed any more");
+  const bool is_opening = limit_timer_ != 0 && session_ == nullptr;
+  if (is_opening && !endpoints_.empty()) try_next_endpoint();
+  touch();
 }
 
 void Link::retire_session() {

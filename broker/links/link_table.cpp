@@ -220,6 +220,12 @@ std::size_t LinkTable::held() const noexcept {
   return held;
 }
 
+std::size_t LinkTable::disturbed() const noexcept {
+  return static_cast<std::size_t>(
+      std::count_if(links_.begin(), links_.end(),
+                    [](const auto& entry) { return entry.second->is_disturbed(); }));
+}
+
 std::size_t LinkTable::connected() const noexcept {
   return static_cast<std::size_t>(
       std::ranges::count_if(links_, [](const auto& entry) { return entry.second->is_way_up(); }));

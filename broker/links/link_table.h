@@ -106,6 +106,8 @@ class LinkTable {
   void close(const std::string& reason);
   /// Keys on disk have changed.
   void check_keys();
+  /// Links that are disturbed on purpose now.
+  std::size_t disturbed() const noexcept;
   /// Messages in links.
   std::size_t held() const noexcept;
   /// Links that have a connection.

@@ -100,6 +100,16 @@ AuditedRequest audited(const wire::RestartProcs& restart) {
           {},
           {}};
 }
+/// "freeze broker for 5000 ms"
+AuditedRequest audited(const wire::StartChaos& chaos) {
+  std::string what = wire::EnumNameChaosKind(chaos.kind());
+  for (const auto* target : {chaos.role(), chaos.peer()}) {
+    if (target != nullptr) what += " " + short_of(target);
+  }
+  if (chaos.for_ms() > 0) what += " for " + std::to_string(chaos.for_ms()) + " ms";
+  return {"chaos", short_of(chaos.mesh()), ranks_of(chaos.ranks()), std::move(what),
+          short_of(chaos.requester())};
+}
 AuditedRequest audited(const wire::OfferMesh& offer) {
   return {"offer", short_of(offer.mesh()), {}, {}, {}};
 }
@@ -130,7 +140,7 @@ std::optional<AuditedRequest> audited_request(const ControlMessage& message) {
   return first_of<wire::SpawnProcs, wire::StopProcs, wire::SignalProcs, wire::GetStacks,
                   wire::StartExec, wire::DrainHost, wire::ResumeHost, wire::ShutdownHost,
                   wire::HandOver, wire::RestartProcs, wire::OfferMesh, wire::StopAndExit,
-                  wire::Exit>(message);
+                  wire::Exit, wire::StartChaos>(message);
 }
 
 }  // namespace meshbus

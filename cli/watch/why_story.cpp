@@ -38,6 +38,7 @@ bool may_be_first(const HostEvent& event) {
     // What came of it is told by what follows.
     case EventKind::handed_over:
     case EventKind::owner_away:
+    case EventKind::chaos:
     // Those are in no log of a host.
     case EventKind::controller_up:
     case EventKind::controller_lost:
@@ -58,6 +59,7 @@ StoryRole role_of(const HostEvent& event) {
     case EventKind::agent_started:
     case EventKind::handed_over:
     case EventKind::owner_away:
+    case EventKind::chaos:
     case EventKind::host_stopping: return StoryRole::around;
     default: return StoryRole::also;
   }

@@ -116,6 +116,13 @@ inline constexpr std::array kKeyTable = std::to_array<KeyInfo>({
      "descriptors), with at most a hundredth of a CPU; 0 = only when asked"},
     {"exec.limit", ValueKind::count, "", "256", "0", "4096",
      "commands that one host runs beside its ranks at a time (meshbus exec, cp, forward)"},
+    {"chaos.allowed", ValueKind::boolean, "", "false", "", "",
+     "whether operators may disturb the ranks, roles and links of a host on purpose (meshbus "
+     "chaos)"},
+    {"chaos.longest", ValueKind::duration, "s", "1m", "1ms", "1h",
+     "longest time that one disturbance on purpose may take"},
+    {"chaos.most", ValueKind::count, "", "16", "1", "4096",
+     "ranks, roles and links of one host that may be disturbed on purpose at a time"},
     {"frozen.limit", ValueKind::duration, "s", "30s", "0s", "24h",
      "time without a sign of life after which a host examines one of its roles and ends it if it "
      "is frozen; 0 = never"},
@@ -191,6 +198,9 @@ inline constexpr DurationKey records_age("records.age");
 inline constexpr CountKey pids_limit("pids.limit");
 inline constexpr DurationKey usage_period("usage.period");
 inline constexpr CountKey exec_limit("exec.limit");
+inline constexpr BooleanKey chaos_allowed("chaos.allowed");
+inline constexpr DurationKey chaos_longest("chaos.longest");
+inline constexpr CountKey chaos_most("chaos.most");
 inline constexpr DurationKey frozen_limit("frozen.limit");
 inline constexpr WordKey agent_restart("agent.restart");
 inline constexpr PathKey keys_directory("keys.directory");

@@ -33,6 +33,8 @@ Error why_not_signalled(const Proc& proc, int error) {
   const std::string why =
       error == EPERM ? "process " + std::to_string(proc.state.to_wire().pid()) +
                            " runs as another user now (a setuid program?), so this host may not"
+      : error == EALREADY   ? "it is held already"
+      : error == EBUSY      ? "as many ranks as may be (chaos.most) are held already"
       : error == EOPNOTSUPP ? "it is a thread of its launcher (local mode), which has no signals "
                               "but SIGINT, SIGTERM and SIGKILL"
                             : std::generic_category().message(error);
@@ -164,6 +166,10 @@ void ProcEnding::signal(Proc& proc, int signal) {
     proc.stop.hold(signal);
     table_.touch(proc);
   }
+}
+
+void ProcEnding::hold(const keeper::Hold& hold) {
+  if (const auto asked = keeper_.hold(hold); !asked) log::warn(asked.error().to_string());
 }
 
 void ProcEnding::forget_refusals() {

@@ -66,6 +66,8 @@ class ProcEnding {
   /// A signal for the process group of a proc; one that has ended is left alone, one that is not
   /// born yet gets it at its birth.
   void signal(Proc& proc, int signal);
+  /// Stops that proc on purpose for a time; after_signals() says whether it was done.
+  void hold(const keeper::Hold& hold);
   /// Call it before signals whose sender asks what became of them: after_signals() then says
   /// nothing of the refusals of earlier ones, those of stops for instance.
   void forget_refusals();

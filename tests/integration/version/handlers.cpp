@@ -113,6 +113,8 @@ const std::map<Body, Row>& rows() {
       {Body::ExecTaken, {no, operate, no, no, no}},
       {Body::ExecEnded, {no, no, no, host, no}},
       {Body::RestartProcs, {no, operate, no, no, no}},
+      {Body::StartChaos, {operate, operate, no, no, no}},
+      {Body::ChaosStarted, {no, no, no, no, no}},
   };
   return rows;
 }
