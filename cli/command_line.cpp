@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cli/bench/bench_command.h"
+#include "cli/chaos/chaos_command.h"
 #include "cli/doctor/doctor_command.h"
 #include "cli/hands/attach_command.h"
 #include "cli/hands/cp_command.h"
@@ -106,6 +107,7 @@ void add_all(CLI::App& app, Commands& commands) {
   add_mesh(app, commands);
   add_tap(app, commands);
   add_bench(app, commands);
+  add_chaos(app, commands);
   add_help(app, commands);
   add_completion(app, commands);
   add_version(app, commands);

@@ -114,6 +114,8 @@ void ask_about_jobs(Contract& contract, const std::string& host, const TempDir& 
   contract.on_hosts("stacks", {"live"});
   contract.on_hosts("stacks", {"li*"});
   contract.on_hosts("signal", {"CONT", "live"});
+  contract.on_hosts("chaos", {"--ranks", "live", "--kinds", "freeze", "--every", "1s", "--for",
+                              "200ms", "--hold", "200ms", "--settle", "1s"});
   contract.on_hosts("exec", {"live", "--", "sh", "-c", "echo $RANK; echo err >&2; exit 3"}, 3);
   contract.on_hosts("exec", {"live[0]", "--", "sh", "-c", "kill -9 $$"}, 137);
   contract.on_hosts("exec", {"live[1]", "--", "/no/such/program"}, 127);
@@ -197,7 +199,7 @@ void ask_without_hosts(Contract& contract, const TempDir& dir) {
 
 TEST_CASE("cli: --json of every command is as its schema says") {
   const TempDir dir;
-  StandingHost host;
+  StandingHost host({"--set", "chaos.allowed=true"});
   Contract contract(host.address());
   Process tap(cli({"tap", "--json", "--host", host.address(), "--count", "20", "--bodies", "16"}));
   REQUIRE(wait_until([&] { return tap.err().find("tapping") != std::string::npos; }, in_time));
