@@ -156,6 +156,48 @@ TEST_CASE("cli: a rank that chaos kills is reported beside what supervision said
   CHECK(run_cli({"why", "--hosts", host.address(), "work"}).status == ExitStatus::exited(0));
 }
 
+TEST_CASE("cli: supervision says that a mesh proc that chaos froze is frozen") {
+  StandingHost host(
+      {"--set", "chaos.allowed=true", "--set", "heartbeat=500ms", "--set", "session.away=2s"});
+  const TempDir dir;
+  Process run(cli({"run", "--hosts", host.address(), "--name", "work", "--mesh", "-n", "2", "--",
+                   bin("echo_proc"), dir.path().string()}));
+  REQUIRE(wait_until(
+      [&] {
+        return run_cli({"status", "--hosts", host.address(), "work", "--wait", "running"}).status ==
+               ExitStatus::exited(0);
+      },
+      in_time));
+  const json report = report_of(one_deed(host.address(), "freeze", "6s", {"--ranks", "work[1]"}));
+  INFO(report.dump(2));
+  CHECK(is_noticed(report.at("deeds")[0], "frozen: stopped by a signal"));
+  run.send_signal(SIGTERM);
+  run.wait_exit(in_time);
+}
+
+TEST_CASE("cli: a host disturbs as many at a time as it may, and a stop ends a frozen rank") {
+  StandingHost host({"--set", "chaos.allowed=true", "--set", "chaos.most=1"});
+  Sleepers work(host.address(), "work", 2);
+  Process chaos(cli({"chaos", "--hosts", host.address(), "--ranks", "work", "--kinds", "freeze",
+                     "--every", "500ms", "--for", "1s", "--hold", "1m", "--most", "2", "--json"}));
+  REQUIRE(wait_until([&] { return work.stopped() == 1; }, in_time));
+  CHECK(chaos.wait_exit(in_time) == ExitStatus::exited(1));
+  const json report = parse_json(chaos.out());
+  REQUIRE(report.at("deeds").size() == 2);
+  CHECK(report.at("deeds")[0].at("confirmed") == true);
+  CHECK(has(report.at("deeds")[1].at("error").get<std::string>(), "chaos.most"));
+
+  Process longer(cli({"chaos", "--hosts", host.address(), "--ranks", "work", "--kinds", "freeze",
+                      "--every", "1m", "--for", "1m", "--hold", "1m"}));
+  REQUIRE(wait_until([&] { return work.stopped() == 1; }, in_time));
+  const auto stopped = run_cli({"stop", "--hosts", host.address(), "work"});
+  INFO(stopped.err);
+  CHECK(stopped.status == ExitStatus::exited(0));
+  CHECK(work.all().empty());
+  longer.send_signal(SIGTERM);
+  CHECK(longer.wait_exit(in_time) == ExitStatus::exited(143));
+}
+
 TEST_CASE("cli: a frozen rank goes on in time with all its processes when chaos is killed") {
   StandingHost host(kAllowed);
   const Sleepers work(host.address(), "work", 2);

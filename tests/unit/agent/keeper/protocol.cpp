@@ -261,3 +261,22 @@ TEST_CASE("keeper protocol: damaged packets are refused and never crash") {
   CHECK(decode_requests({longer, {}}, ignore_requests()).error().code() ==
         ErrorCode::malformed_message);
 }
+
+TEST_CASE("keeper protocol: a hold arrives as it was sent, and a cut one is refused") {
+  const auto packet = make_hold_packet({.id = 7, .for_ms = 5000, .percent = 60, .most = 16});
+  int calls = 0;
+  auto handlers = ignore_requests();
+  handlers.on_hold = [&](const Hold& hold) {
+    ++calls;
+    CHECK(hold.id == 7);
+    CHECK(hold.for_ms == 5000);
+    CHECK(hold.percent == 60);
+    CHECK(hold.most == 16);
+  };
+  CHECK(decode_requests({packet.bytes, {}}, handlers).has_value());
+  CHECK(calls == 1);
+  auto cut = packet.bytes;
+  cut.pop_back();
+  CHECK_FALSE(decode_requests({std::move(cut), {}}, handlers).has_value());
+  CHECK(calls == 1);
+}

@@ -12,6 +12,8 @@ TEST_CASE("agent_warden: an agent is restarted at once, five times within a minu
   const RestartPolicy::Time t0{100s};
   for (int i = 0; i < 5; ++i) CHECK(policy.on_exit(t0 + i * 1s) == 0ms);
   CHECK(policy.used() == 5);
+  CHECK_FALSE(policy.may_restart(t0 + 5s));
+  CHECK(policy.may_restart(t0 + 60s + 1ms));
   CHECK_FALSE(policy.on_exit(t0 + 5s).has_value());
   // The first one is out of the window then.
   CHECK(policy.on_exit(t0 + 60s + 1ms) == 0ms);
