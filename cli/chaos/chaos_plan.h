@@ -35,7 +35,7 @@ struct ChaosTarget {
 
   /// "train-13Se1Maqzryj[3]", "the broker of tcp:h1:7420", "tcp:h1:7420 - tcp:h2:7420"
   std::string text() const;
-  bool operator==(const ChaosTarget& other) const { return text() == other.text(); }
+  bool operator==(const ChaosTarget& other) const = default;
 };
 bool fits(ChaosKind kind, ChaosTarget::Type type) noexcept;
 
