@@ -4,14 +4,14 @@
 
 using meshbus::number_list;
 using meshbus::parse_number_list;
-using Numbers = std::vector<std::uint32_t>;
+using NumberList = std::vector<std::uint32_t>;
 
 TEST_CASE("number list: runs are ranges, and come back") {
   CHECK(number_list({}).empty());
   CHECK(number_list({7}) == "7");
   CHECK(number_list({0, 1, 2, 3, 8, 10, 11}) == "0-3,8,10-11");
-  CHECK(parse_number_list("0-3,8,10-11", 12) == Numbers{0, 1, 2, 3, 8, 10, 11});
-  CHECK(parse_number_list("", 12) == Numbers{});
+  CHECK(parse_number_list("0-3,8,10-11", 12) == NumberList{0, 1, 2, 3, 8, 10, 11});
+  CHECK(parse_number_list("", 12) == NumberList{});
 }
 
 TEST_CASE("number list: what is no ascending list of small numbers is none") {
