@@ -19,6 +19,7 @@
 #include "agent/host/services/log_service.h"
 #include "agent/host/services/ownership_service.h"
 #include "agent/host/services/request_checks.h"
+#include "agent/host/services/resize_service.h"
 #include "agent/host/services/stacks_service.h"
 #include "agent/host/services/state_service.h"
 #include "agent/host/services/update_fanout.h"
@@ -74,6 +75,7 @@ struct HostAgent::Parts {
   LivenessMonitor liveness;
   std::unique_ptr<HostOwner> owner;
   std::unique_ptr<OwnershipService> ownership;
+  std::unique_ptr<ResizeService> resizes;
   std::unique_ptr<LifecycleService> lifecycle;
   std::unique_ptr<HostFacts> facts;
   std::unique_ptr<HostService> host;
@@ -120,12 +122,14 @@ HostAgent::Parts::Parts(HostAgent& agent, zmq::context_t& context, Options optio
                                                                          .execs = *execs,
                                                                          .host = *owner},
                                                  options.config.duration(keys::terminate_grace));
+  resizes = std::make_unique<ResizeService>(bus, *procs, checks);
   lifecycle = std::make_unique<LifecycleService>(LifecycleService::Parts{.reactor = agent.reactor_,
                                                                          .bus = bus,
                                                                          .procs = *procs,
                                                                          .checks = checks,
                                                                          .ownership = *ownership,
-                                                                         .liveness = liveness},
+                                                                         .liveness = liveness,
+                                                                         .resizes = *resizes},
                                                  options.host);
   facts = std::make_unique<HostFacts>(bus, *procs,
                                       HostFacts::Options{.host = agent.host_text_,
@@ -178,6 +182,7 @@ MeshProcs::Options HostAgent::Parts::procs_options(Options& options, const Event
 Dispatcher HostAgent::Parts::make_handlers() {
   Dispatcher handlers;
   LifecycleService::add_rows(handlers, lifecycle);
+  ResizeService::add_rows(handlers, resizes);
   OwnershipService::add_rows(handlers, ownership);
   HostService::add_rows(handlers, host);
   StateService::add_rows(handlers, state);

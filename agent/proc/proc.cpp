@@ -149,6 +149,11 @@ ProcProgram& ProcProgram::on_setting(
   return *this;
 }
 
+ProcProgram& ProcProgram::on_world(std::function<void(Proc&, const ProcMeshRef&)> handler) {
+  on_world_ = std::move(handler);
+  return *this;
+}
+
 bool is_mesh_proc() noexcept {
   return std::getenv(mesh_proc::kBootstrapVariable) != nullptr;
 }
@@ -272,7 +277,7 @@ Result<SettingValue> Proc::setting_value(std::string_view name) const {
   return runtime_.program_settings().get(name);
 }
 const ProcMeshRef& Proc::mesh() const noexcept {
-  return runtime_.bootstrap().mesh;
+  return runtime_.mesh();
 }
 std::optional<std::uint64_t> Proc::rank_of(const Incoming& incoming) const {
   return runtime_.rank_of(incoming.source_proc);

@@ -110,6 +110,13 @@ AuditedRequest audited(const wire::StartChaos& chaos) {
   return {"chaos", short_of(chaos.mesh()), ranks_of(chaos.ranks()), std::move(what),
           short_of(chaos.requester())};
 }
+AuditedRequest audited(const wire::ResizeMesh& resize) {
+  return {"resize",
+          short_of(resize.mesh()),
+          {},
+          "to " + std::to_string(resize.layout()->hosts()->size()) + " blocks",
+          {}};
+}
 AuditedRequest audited(const wire::OfferMesh& offer) {
   return {"offer", short_of(offer.mesh()), {}, {}, {}};
 }
@@ -140,7 +147,7 @@ std::optional<AuditedRequest> audited_request(const ControlMessage& message) {
   return first_of<wire::SpawnProcs, wire::StopProcs, wire::SignalProcs, wire::GetStacks,
                   wire::StartExec, wire::DrainHost, wire::ResumeHost, wire::ShutdownHost,
                   wire::HandOver, wire::RestartProcs, wire::OfferMesh, wire::StopAndExit,
-                  wire::Exit, wire::StartChaos>(message);
+                  wire::Exit, wire::StartChaos, wire::ResizeMesh>(message);
 }
 
 }  // namespace meshbus

@@ -33,6 +33,9 @@ std::vector<SharedBody> kept;
 /// What came to port 16, one after the other.
 std::string heard;
 
+/// The sizes of the mesh that on_world has told, one after the other.
+std::string worlds;
+
 /// What a child of fork() gets from the library.
 std::string ask_in_fork(Proc& proc) {
   int pipe[2];
@@ -208,11 +211,22 @@ void add_handlers(ProcProgram& program) {
                    (kept.back().bytes().data() == call.body.data() ? " as it lies" : " a copy");
           })
       .on(24, [](Proc& proc, const Incoming& call) { return send_pieces(proc, call.body); })
+      .on(25,
+          [](Proc& proc, const Incoming&) {  // its mesh, as it is now and as it was told
+            return std::to_string(proc.world_size()) + " at " + proc.point().to_string() + " told" +
+                   worlds;
+          })
+      .on(26,
+          [](Proc& proc, const Incoming& call) {  // asks that rank
+            return proc.call(std::stoul(std::string(call.body)), 10, "", 10s);
+          })
       .on(23, [](Proc&, const Incoming&) {  // tells all of it, in one piece
         std::string all;
         for (const auto& body : kept) all += body.bytes();
         return all;
       });
+  program.on_world(
+      [](Proc&, const ProcMeshRef& mesh) { worlds += " " + std::to_string(mesh.num_ranks()); });
 }
 
 volatile std::sig_atomic_t own_handler_ran = 0;

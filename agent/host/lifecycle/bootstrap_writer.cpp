@@ -45,6 +45,7 @@ std::vector<std::uint8_t> BootstrapWriter::encode(const MeshSpec& spec,
   bootstrap.mesh = spec.mesh.to_string();
   bootstrap.region = to_wire(spec.region);
   for (const auto& each : spec.hosts) bootstrap.hosts.push_back(each.to_string());
+  bootstrap.revision = spec.revision;
   bootstrap.rank = ranks.front().rank;
   for (const auto& [key, value] : spec.config) {
     auto entry = std::make_unique<wire::KeyValueT>();

@@ -51,6 +51,12 @@ std::vector<std::uint64_t> blocks_on_this_machine(const MeshSpec& spec) {
   return blocks;
 }
 
+void set_layout(MeshSpec& spec, const MeshLayout& layout) {
+  spec.region = layout.region;
+  spec.hosts = layout.hosts;
+  spec.revision = layout.revision;
+}
+
 }  // namespace
 
 SpawnService::SpawnService(const Parts& parts, BootstrapWriter bootstraps, Options options)
@@ -76,6 +82,8 @@ Result<SpawnService::Spawned> SpawnService::spawn(MeshSpec spec, std::string ent
   Mesh* mesh = parts_.table.find_mesh(name);
   if (mesh != nullptr) {
     if (const auto known = check_known(*mesh, spec); !known) return fail(known.error());
+    // A request that was on its way while the mesh was resized: for ranks that stay.
+    if (spec.revision < mesh->spec.revision) set_layout(spec, mesh->spec.layout());
   }
   const auto fresh = find_fresh_ranks(spec, mesh);
   if (!fresh) return fail(fresh.error());
@@ -93,6 +101,9 @@ Result<SpawnService::Spawned> SpawnService::spawn(MeshSpec spec, std::string ent
     auto added = add_mesh(std::move(spec));
     if (!added) return fail(added.error());
     mesh = *added;
+  } else if (spec.revision > mesh->spec.revision) {
+    mesh->resize(spec.layout());
+    parts_.table.touch(*mesh);
   }
   for (std::size_t i = 0; i < bindings->ranks.size(); ++i)
     mesh->bindings.emplace(assignment->spec.block.begin + i, std::move(bindings->ranks[i]));
@@ -101,11 +112,20 @@ Result<SpawnService::Spawned> SpawnService::spawn(MeshSpec spec, std::string ent
   if (assignment->spec.restarts == 0)
     parts_.ledger.add_request(*mesh, LedgerWriter::with_bindings(std::move(entry), bound));
   const auto asked_ns = now_ns();
-  for (const auto rank : *fresh) {
-    if (const auto started = start(*mesh, rank, assignment, asked_ns); !started)
+  std::map<std::uint32_t, std::shared_ptr<const Assignment>> assignments{
+      {assignment->spec.restarts, assignment}};
+  for (const auto& [rank, restarts] : *fresh) {
+    auto& wanted = assignments[restarts];
+    if (wanted == nullptr) {
+      auto later = *assignment;
+      later.spec.restarts = restarts;
+      wanted = std::make_shared<const Assignment>(std::move(later));
+    }
+    mesh->ownership.forget_stop(rank);
+    if (const auto started = start(*mesh, rank, wanted, asked_ns); !started)
       return fail(started.error());
   }
-  parts_.launches.limit(assignment);
+  for (const auto& [restarts, wanted] : assignments) parts_.launches.limit(wanted);
   return Spawned{
       .started = fresh->size(), .bindings = std::move(bound), .notes = std::move(bindings->notes)};
 }
@@ -120,6 +140,10 @@ Result<SpawnService::Spawned> SpawnService::restart(Mesh& mesh, const std::vecto
       if (known == nullptr)
         return fail(ErrorCode::not_exist, "host " + options_.host + " knows nothing of rank " +
                                               std::to_string(rank) + " of " + mesh.name);
+      if (!mesh.has(rank))
+        return fail(ErrorCode::not_exist, "mesh " + mesh.name + " has no rank " +
+                                              std::to_string(rank) + " any more: it was made " +
+                                              "smaller");
       if (known->state.restarts() >= restarts || mesh.ownership.is_stopped(rank)) continue;
       if (auto over = check_over(*known); !over) return fail(over.error());
       auto& blocks = by_host_index[known->host_index];
@@ -140,6 +164,34 @@ Result<SpawnService::Spawned> SpawnService::restart(Mesh& mesh, const std::vecto
     all.started += spawned->started;
   }
   return all;
+}
+
+Result<void> SpawnService::check_layout(const Mesh& mesh, const MeshLayout& layout) const {
+  if (const auto fine = check_resized(mesh.spec.layout(), layout); !fine)
+    return fail(fine.error().within("mesh " + mesh.name));
+  for (const auto& [rank, proc] : mesh.procs) {
+    if (proc->has_ended()) continue;
+    if (rank >= layout.region.num_ranks() || host_of(layout, rank) != proc->address.host())
+      return fail(ErrorCode::refused, "rank " + std::to_string(rank) + " of mesh " + mesh.name +
+                                          " lives on host " + options_.host +
+                                          ": stop it before it is taken out of the mesh");
+  }
+  return {};
+}
+
+Result<bool> SpawnService::resize(Mesh& mesh, const MeshLayout& layout) {
+  if (layout.revision < mesh.spec.revision) return false;
+  const auto present = mesh.spec.layout();
+  if (layout.revision == present.revision) {
+    if (layout.region == present.region && layout.hosts == present.hosts) return true;
+    return fail(ErrorCode::refused, "mesh " + mesh.name + " has another layout of revision " +
+                                        std::to_string(layout.revision));
+  }
+  if (const auto fine = check_layout(mesh, layout); !fine) return fail(fine.error());
+  mesh.resize(layout);
+  mesh.statuses.reset();
+  parts_.table.touch(mesh);
+  return true;
 }
 
 Result<BindingPlan> SpawnService::plan(const Assignment& assignment, const Mesh* mesh,
@@ -211,7 +263,13 @@ Result<void> SpawnService::check_known(const Mesh& mesh, const MeshSpec& spec) c
                                         std::string(*field));
   if (mesh.ownership.is_gone())
     return fail(ErrorCode::refused, "mesh " + mesh.name + " is being stopped: its owner is gone");
-  return {};
+  if (spec.revision < mesh.spec.revision && spec.block.end > mesh.spec.region.num_ranks())
+    return fail(ErrorCode::refused, "mesh " + mesh.name + " has been made smaller meanwhile");
+  if (spec.revision <= mesh.spec.revision) return {};
+  if (mesh.ownership.is_ended())
+    return fail(ErrorCode::refused,
+                "mesh " + mesh.name + " was stopped; it does not grow any more");
+  return check_layout(mesh, spec.layout());
 }
 
 Result<void> SpawnService::start(Mesh& mesh, std::uint64_t rank,
@@ -259,9 +317,9 @@ Result<void> SpawnService::check_over(const Proc& former) const {
                   " cannot be restarted yet: its former incarnation is not over: " + what);
 }
 
-Result<std::vector<std::uint64_t>> SpawnService::find_fresh_ranks(const MeshSpec& spec,
-                                                                  const Mesh* mesh) const {
-  std::vector<std::uint64_t> fresh;
+Result<std::vector<SpawnService::Fresh>> SpawnService::find_fresh_ranks(const MeshSpec& spec,
+                                                                        const Mesh* mesh) const {
+  std::vector<Fresh> fresh;
   for (const RankBlock& block : spec.create_ranks) {
     for (std::uint64_t rank = block.begin; rank < block.end; ++rank) {
       const Proc* known = mesh == nullptr ? nullptr : mesh->find(rank);
@@ -270,6 +328,12 @@ Result<std::vector<std::uint64_t>> SpawnService::find_fresh_ranks(const MeshSpec
                     "host " + options_.host + " knows nothing of rank " + std::to_string(rank) +
                         " of " + spec.mesh.to_string() +
                         " any more, so it cannot know that its former incarnation is over");
+      if (known != nullptr && !mesh->has(rank)) {
+        // The mesh had a rank of that number before, and grows again.
+        if (auto over = check_over(*known); !over) return fail(over.error());
+        fresh.push_back({rank, known->state.restarts() + 1});
+        continue;
+      }
       if (known != nullptr && known->host_index != spec.host_index)
         return fail(ErrorCode::refused, "rank " + std::to_string(rank) + " of " + mesh->name +
                                             " exists with another host_index");
@@ -278,7 +342,7 @@ Result<std::vector<std::uint64_t>> SpawnService::find_fresh_ranks(const MeshSpec
       if (known != nullptr) {
         if (auto over = check_over(*known); !over) return fail(over.error());
       }
-      fresh.push_back(rank);
+      fresh.push_back({rank, spec.restarts});
     }
   }
   const auto live = parts_.table.live();

@@ -56,6 +56,10 @@ class SpawnService {
   /// Restarts ranks of a mesh as they were started first; `restarts`: as often as that. All of
   /// them, or none. Errors: as spawn().
   Result<Spawned> restart(Mesh& mesh, const std::vector<RankBlock>& ranks, std::uint32_t restarts);
+  /// The mesh has that layout from now on, unless it has a later one. Returns whether it is the
+  /// layout now. Errors: refused (a rank that is not in it lives here, or it does not follow from
+  /// the present one).
+  Result<bool> resize(Mesh& mesh, const MeshLayout& layout);
   /// What all ranks of that request share.
   std::shared_ptr<const Assignment> make_assignment(const MeshSpec& spec) const;
   /// A proc that another agent had asked for, perhaps.
@@ -68,7 +72,12 @@ class SpawnService {
   Result<std::string> find_log_directory(const std::string& mesh) const;
 
  private:
-  Result<std::vector<std::uint64_t>> find_fresh_ranks(const MeshSpec& spec, const Mesh* mesh) const;
+  /// A rank that is to be started, and how often it was started before.
+  struct Fresh {
+    std::uint64_t rank = 0;
+    std::uint32_t restarts = 0;
+  };
+  Result<std::vector<Fresh>> find_fresh_ranks(const MeshSpec& spec, const Mesh* mesh) const;
   /// A mesh that is not here yet, with its log directory and relay. Errors: configuration_error.
   Result<Mesh*> add_mesh(MeshSpec spec);
   /// How the ranks of the request are to be bound: those that were bound before, as they were.
@@ -77,6 +86,8 @@ class SpawnService {
   TakenPlaces find_taken(const MeshSpec& spec) const;
   Result<void> check_over(const Proc& former) const;
   Result<void> check_known(const Mesh& mesh, const MeshSpec& spec) const;
+  /// Whether the mesh can have that layout. Errors: refused.
+  Result<void> check_layout(const Mesh& mesh, const MeshLayout& layout) const;
   Result<void> start(Mesh& mesh, std::uint64_t rank,
                      const std::shared_ptr<const Assignment>& assignment, std::int64_t asked_ns);
   Proc* restart_proc(Proc& former, const std::shared_ptr<const Assignment>& assignment);

@@ -37,6 +37,9 @@ class MeshUpdates {
   void add(const wire::ExitReportT& exit_report) {
     update_.exit_reports.push_back(std::make_unique<wire::ExitReportT>(exit_report));
   }
+  /// The mesh was resized, and that is for subscribers to know.
+  void set_resized() noexcept { is_resized_ = true; }
+  bool take_resized() noexcept { return std::exchange(is_resized_, false); }
   /// Another owner answers for the mesh, or none does.
   void set_owner_changed() noexcept { is_owner_changed_ = true; }
 
@@ -47,6 +50,7 @@ class MeshUpdates {
  private:
   HostUpdate update_;
   bool is_owner_changed_ = false;
+  bool is_resized_ = false;
 };
 
 }  // namespace meshbus::host

@@ -43,7 +43,22 @@ struct Mesh {
     return found == procs.end() ? nullptr : found->second.get();
   }
 
-  const MeshSpec spec;  ///< The first request; the present owner is in `ownership`.
+  /// Whether that rank is part of the mesh as it is now: others were taken away by a resize.
+  bool has(std::uint64_t rank) const {
+    return spec.revision == 0 || rank < spec.region.num_ranks();
+  }
+  /// Whether all that is known here was taken away.
+  bool is_left() const { return !procs.empty() && !has(procs.begin()->first); }
+  /// The mesh was resized.
+  void resize(const MeshLayout& layout) {
+    spec.region = layout.region;
+    spec.hosts = layout.hosts;
+    spec.revision = layout.revision;
+  }
+
+  /// The first request, with the layout of now (resize()); the present owner is in `ownership`.
+  /// Written by SpawnService and Recovery.
+  MeshSpec spec;
   const std::string name;
 
   /// By rank; empty: the ranks are not bound. Written by SpawnService and Recovery.

@@ -48,6 +48,10 @@ class MeshOwnership {
   bool end_restarts() noexcept;
   /// Somebody stops that rank: it is not restarted. Returns whether it could have been.
   bool stop_rank(std::uint64_t rank);
+  /// A rank of that number begins anew, because the mesh grows.
+  void forget_stop(std::uint64_t rank) { stopped_.erase(rank); }
+  /// The owner wants no rank of it to begin any more.
+  bool is_ended() const noexcept { return is_stopped_; }
   /// Whether no other incarnation of that rank may begin.
   bool is_stopped(std::uint64_t rank) const { return is_stopped_ || stopped_.contains(rank); }
   /// Those ranks, for messages.

@@ -333,7 +333,8 @@ Result<MeshSpec> parse_spawn(const wire::SpawnProcs& request, const HostAddr& ow
                 .create_ranks = std::move(*create_ranks),
                 .input_ranks = std::move(*input_ranks),
                 .restarts = request.restarts(),
-                .may_restart = request.may_restart()};
+                .may_restart = request.may_restart(),
+                .revision = request.revision()};
   if (auto checked = check_ranks(spec); !checked) return fail(checked.error());
   for (std::uint64_t rank = spec.block.begin; spec.procs_per_process > 1 && rank < spec.block.end;
        ++rank) {
@@ -365,8 +366,9 @@ Result<MeshSpec> make_restart(const MeshSpec& first, std::uint32_t host_index,
 
 std::optional<std::string_view> find_difference(const MeshSpec& known, const MeshSpec& request,
                                                 const ProcId& owner) {
-  if (!(known.region == request.region)) return "region";
-  if (known.hosts != request.hosts) return "hosts";
+  const bool is_same_revision = known.revision == request.revision;
+  if (is_same_revision && !(known.region == request.region)) return "region";
+  if (is_same_revision && known.hosts != request.hosts) return "hosts";
   if (!(owner == request.owner)) return "owner";
   if (known.kind != request.kind) return "kind";
   if (!(known.command == request.command)) return "command";

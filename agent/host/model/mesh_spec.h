@@ -11,6 +11,7 @@
 
 #include "agent/host/model/rank_binding.h"
 #include "agent/os/spec.h"
+#include "common/address/mesh_layout.h"
 #include "meshbus/address.h"
 #include "meshbus/name.h"
 #include "meshbus/proc_mesh_ref.h"
@@ -39,6 +40,7 @@ struct CommandSpec {
 };
 
 /// A checked SpawnProcs: what this host is to run of one mesh. A plain value.
+/// Large because: it has a member for each field of the request.
 struct MeshSpec {
   Name mesh;
   Region region;
@@ -66,6 +68,10 @@ struct MeshSpec {
   std::uint32_t restarts = 0;
   /// The owner may restart ranks that have ended, as long as it is there.
   bool may_restart = false;
+  /// Which layout `region` and `hosts` are: see MeshLayout.
+  std::uint32_t revision = 0;
+
+  MeshLayout layout() const { return {.region = region, .hosts = hosts, .revision = revision}; }
 
   /// Ranks that are started together and have the same number here share a process.
   std::uint64_t process_of(std::uint64_t rank) const {
@@ -91,7 +97,8 @@ Result<MeshSpec> make_restart(const MeshSpec& first, std::uint32_t host_index,
                               std::vector<RankBlock> ranks, std::uint32_t restarts);
 
 /// The first field, by its name in the schema, in which two requests for the same mesh differ;
-/// nothing when they mean the same procs. Ranks, host index, lease and restarts may differ.
+/// nothing when they mean the same procs. Ranks, host index, lease, restarts, and with another
+/// revision the layout, may differ.
 /// `owner`: the one that answers for the known mesh now.
 std::optional<std::string_view> find_difference(const MeshSpec& known, const MeshSpec& request,
                                                 const ProcId& owner);

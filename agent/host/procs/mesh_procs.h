@@ -69,6 +69,8 @@ class MeshProcs : private EndObserver {
   /// See SpawnService::restart. Errors besides: as spawn().
   Result<SpawnService::Spawned> restart(Mesh& mesh, const std::vector<RankBlock>& ranks,
                                         std::uint32_t restarts);
+  /// See SpawnService::resize.
+  Result<bool> resize(Mesh& mesh, const MeshLayout& layout) { return spawns_.resize(mesh, layout); }
   /// Ends every proc, at most `in_flight` at a time, and calls `done` when they and their
   /// descendants are gone. From now on nothing is started. A second call can only hasten the first;
   /// all get the same outcome.

@@ -109,6 +109,7 @@ void LedgerWriter::add(const Mesh& mesh, bool with_state, const std::vector<Proc
     entry.state->lease_ms = static_cast<std::uint32_t>(ownership.lease().length().count());
     entry.state->owner_incarnation = ownership.incarnation();
     entry.state->stopped = ownership.stopped();
+    if (mesh.spec.revision != 0) entry.state->layout = to_wire(mesh.spec.layout());
     if (ownership.restarts())
       entry.state->restarts = std::make_unique<wire::RestartPlanT>(*ownership.restarts());
     if (ownership.has_changed()) {

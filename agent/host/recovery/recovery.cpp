@@ -55,6 +55,7 @@ void Recovery::take_over_mesh(const LeftMesh& left) {
       continue;
     }
     const auto assignment = parts_.spawns.make_assignment(*spec);
+    if (mesh != nullptr && spec->revision > mesh->spec.revision) mesh->resize(spec->layout());
     if (mesh == nullptr) {
       mesh = &restore_mesh(std::move(*spec), left);
       const auto& directory = mesh->output.log_directory;
@@ -66,6 +67,13 @@ void Recovery::take_over_mesh(const LeftMesh& left) {
     if (restore_ranks(*mesh, left, assignment, parts)) parts_.launches.limit(assignment);
   }
   if (mesh == nullptr) return;
+  if (left.state && left.state->layout) {
+    flatbuffers::FlatBufferBuilder builder;
+    builder.Finish(wire::MeshLayout::Pack(builder, left.state->layout.get()));
+    const auto layout =
+        from_wire(*flatbuffers::GetRoot<wire::MeshLayout>(builder.GetBufferPointer()));
+    if (layout && layout->revision >= mesh->spec.revision) mesh->resize(*layout);
+  }
   parts_.owners.arm(*mesh);
   for (const auto& [rank, proc] : mesh->procs) parts_.ending.resume(*proc);
 }

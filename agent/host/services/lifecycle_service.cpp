@@ -309,6 +309,7 @@ void LifecycleService::on_proc_ready(const Request& request, const wire::ProcRea
   parts_.checks.ack(request);
   parts_.procs.launches().on_said_ready(*proc, message.connected_ns(), message.hello_ns());
   parts_.liveness.on_heartbeat(*proc);
+  parts_.resizes.tell(*proc);
 }
 
 void LifecycleService::on_proc_heartbeat(const Request& request,

@@ -10,6 +10,7 @@
 #include "agent/host/procs/mesh_procs.h"
 #include "agent/host/services/ownership_service.h"
 #include "agent/host/services/request_checks.h"
+#include "agent/host/services/resize_service.h"
 #include "agent/host/services/topology_reader.h"
 
 namespace meshbus::host {
@@ -26,6 +27,7 @@ class LifecycleService {
     RequestChecks& checks;
     OwnershipService& ownership;
     LivenessMonitor& liveness;
+    ResizeService& resizes;
   };
   /// `address`: of this host.
   LifecycleService(const Parts& parts, HostAddr address)

@@ -44,6 +44,7 @@ std::uint64_t sum_of(const Mesh& mesh) {
       .add(mesh.ownership.is_gone() ? 1 : 0)
       .add(mesh.ownership.may_restart() ? 1 : 0)
       .add(mesh.ownership.stopped().size())
+      .add(mesh.spec.revision)
       .value();
 }
 

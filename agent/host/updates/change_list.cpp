@@ -81,7 +81,8 @@ wire::MeshListT make_change_list(const ProcTable::Meshes& meshes, const ChangeBo
         entry->first == query.from ? mesh.procs.lower_bound(query.from_rank) : mesh.procs.begin();
     for (; proc != mesh.procs.end() && (used < bytes || (is_first && state.ranks.empty()));
          ++proc) {
-      if (proc->second->stamp.changed > query.since) used += add(*proc->second, state);
+      if (proc->second->stamp.changed > query.since && mesh.has(proc->first))
+        used += add(*proc->second, state);
     }
     list.more = proc != mesh.procs.end() || used >= bytes;
     list.meshes.push_back(std::make_unique<wire::MeshStateT>(std::move(state)));

@@ -31,6 +31,7 @@ std::size_t size_of_ranks(const wire::MeshStateT& state) {
 void add_ranks(const Mesh& mesh, wire::MeshStateT& state) {
   state.ranks.reserve(mesh.procs.size());
   for (const auto& [rank, proc] : mesh.procs) {
+    if (!mesh.has(rank)) break;
     state.ranks.push_back(proc->state.to_wire());
     if (!is_in_trouble(*proc)) continue;
     state.troubles.push_back(proc->trouble);
@@ -62,6 +63,7 @@ wire::MeshStateT make_mesh_head(const Mesh& mesh) {
   state.region = to_wire(mesh.spec.region);
   for (const auto& host : mesh.spec.hosts) state.hosts.push_back(host.to_string());
   state.host_index = mesh.spec.host_index;
+  state.revision = mesh.spec.revision;
   state.owner = mesh.ownership.owner().to_string();
   state.ownership = make_ownership(mesh.ownership);
   state.kind = mesh.spec.kind;
@@ -109,7 +111,7 @@ wire::MeshStateT make_mesh_state(const Mesh& mesh, std::size_t bytes,
   bool is_full = false;
   for (const auto& [rank, proc] : mesh.procs) {
     const auto* report = proc->exit.report();
-    if (report == nullptr) continue;
+    if (report == nullptr || !mesh.has(rank)) continue;
     const bool with_tail = used + size_of(*report, true) <= bytes;
     const auto size = size_of(*report, with_tail);
     is_full = is_full || used + size > bytes;
@@ -125,7 +127,9 @@ wire::MeshStateT make_mesh_state(const Mesh& mesh, std::size_t bytes,
   if (used + mesh.procs.size() * sizeof(wire::LaunchTimes) <= bytes) {
     used += mesh.procs.size() * sizeof(wire::LaunchTimes);
     state.launch.reserve(mesh.procs.size());
-    for (const auto& [rank, proc] : mesh.procs) state.launch.push_back(proc->launch.times());
+    for (const auto& [rank, proc] : mesh.procs) {
+      if (mesh.has(rank)) state.launch.push_back(proc->launch.times());
+    }
   }
   if (with_usage) add_usage(mesh, state, used, bytes);
   return state;
@@ -139,6 +143,7 @@ wire::MeshListT make_mesh_list(const ProcTable::Meshes& meshes, const std::strin
   std::size_t used = kTableBytes + host.size() + after.size();
   for (auto entry = meshes.upper_bound(after); entry != meshes.end(); ++entry) {
     const Mesh& mesh = *entry->second;
+    if (mesh.is_left()) continue;
     wire::MeshStateT state = make_mesh_head(mesh);
     const auto head = size_of(state);
     const bool is_first = list.meshes.empty();
@@ -214,6 +219,8 @@ std::vector<wire::StateChangedT> make_snapshot(const Mesh& mesh, const std::stri
   }
   auto messages = make_changes(mesh.name, host, std::move(all));
   if (!messages.empty()) messages.front().ownership = make_ownership(mesh.ownership);
+  if (!messages.empty() && mesh.spec.revision != 0)
+    messages.front().layout = to_wire(mesh.spec.layout());
   return messages;
 }
 

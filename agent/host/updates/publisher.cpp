@@ -16,6 +16,7 @@ Publisher::~Publisher() {
 
 void Publisher::flush() {
   for (Mesh* mesh : std::exchange(marked_, {})) {
+    if (mesh->updates.take_resized()) tell_layout(*mesh);
     if (mesh->updates.take_owner_changed()) {
       tell_owner(*mesh);
     } else {
@@ -82,6 +83,16 @@ void Publisher::tell_owner(Mesh& mesh) {
   tell(mesh, change, false);
   const MeshOwnership& ownership = mesh.ownership;
   if (!ownership.is_gone() && !send_snapshot(mesh, ownership.owner())) retry_owner(mesh, false);
+}
+
+void Publisher::tell_layout(Mesh& mesh) {
+  flush_changes(mesh);
+  if (!bus_.is_up()) return;  // on_up() tells everything to all
+  wire::StateChangedT change;
+  change.mesh = mesh.name;
+  change.host = host_;
+  change.layout = to_wire(mesh.spec.layout());
+  tell(mesh, change, true);
 }
 
 void Publisher::send_exit_reports(const Mesh& mesh, const std::vector<const Proc*>& procs,

@@ -31,6 +31,8 @@ class Publisher {
   /// Sends the owner the whole present state and the subscribers the ownership; before that, the
   /// updates that are not sent yet.
   void tell_owner(Mesh& mesh);
+  /// The mesh was resized.
+  void tell_layout(Mesh& mesh);
   /// The exit reports of these procs of a mesh, for a peer whose answer had no room for them.
   void send_exit_reports(const Mesh& mesh, const std::vector<const Proc*>& procs, const ProcId& to);
   /// There is a new session: messages of the former one may be lost, so everything is told again,

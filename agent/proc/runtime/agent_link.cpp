@@ -41,13 +41,15 @@ AgentLink::~AgentLink() {
 
 void AgentLink::add_handlers(Dispatcher& handlers) {
   handlers.on<wire::StopAndExit>(Role::host, std::bind_front(&AgentLink::on_stop_and_exit, this))
-      .on<wire::Exit>(Role::host, std::bind_front(&AgentLink::on_exit, this));
+      .on<wire::Exit>(Role::host, std::bind_front(&AgentLink::on_exit, this))
+      .on<wire::WorldChanged>(Role::host, std::bind_front(&AgentLink::on_world_changed, this));
 }
 
 bool AgentLink::is_from_agent(const Request& request) {
   if (request.envelope.source_proc() == agent_.key()) return true;
-  bus_->refuse(request, Error(ErrorCode::unauthorised, "only " + agent_.to_string() + " may end " +
-                                                           bootstrap_.proc.to_string()));
+  bus_->refuse(request,
+               Error(ErrorCode::unauthorised, "only " + agent_.to_string() + " gives orders to " +
+                                                  bootstrap_.proc.to_string()));
   return false;
 }
 
@@ -60,6 +62,14 @@ void AgentLink::on_stop_and_exit(const Request& request, const wire::StopAndExit
 
 void AgentLink::on_exit(const Request& request, const wire::Exit& message) {
   if (is_from_agent(request)) events_.on_exit(message.code());
+}
+
+void AgentLink::on_world_changed(const Request& request, const wire::WorldChanged& message) {
+  if (!is_from_agent(request)) return;
+  const auto layout = from_wire(*message.layout());
+  if (!layout) return bus_->refuse(request, layout.error().within("WorldChanged"));
+  bus_->answer(request, wire::AckT());
+  events_.on_world(*layout);
 }
 
 void AgentLink::start(Bus& bus) {

@@ -8,6 +8,7 @@
 #include "agent/proc/actors/busy_handler.h"
 #include "agent/proc/runtime/agent_timeout.h"
 #include "agent/proc/runtime/bootstrap.h"
+#include "common/address/mesh_layout.h"
 #include "common/bus/bus.h"
 #include "common/loop/reactor.h"
 #include "common/wire/dispatcher.h"
@@ -30,6 +31,8 @@ class AgentLink {
         on_stop;
     /// The agent wants this proc to end at once (Exit).
     std::function<void(int code)> on_exit;
+    /// The mesh was resized; it has been answered.
+    std::function<void(const MeshLayout& layout)> on_world;
     /// The handler that has run for too long, if any: the agent is to know. At each heartbeat.
     std::function<std::optional<BusyHandler>()> find_stuck;
   };
@@ -53,6 +56,7 @@ class AgentLink {
  private:
   void on_stop_and_exit(const Request& request, const wire::StopAndExit& message);
   void on_exit(const Request& request, const wire::Exit& message);
+  void on_world_changed(const Request& request, const wire::WorldChanged& message);
   /// Whether our own host's agent sent that; otherwise refuses it.
   bool is_from_agent(const Request& request);
   void say_ready();

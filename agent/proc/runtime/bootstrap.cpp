@@ -246,6 +246,7 @@ Result<Bootstrap> decode_bootstrap(Bytes bytes) {
                       {},
                       or_default(wire.away_ms(), kDefaultAway),
                       or_default(wire.heartbeat_ms(), kDefaultHeartbeat)};
+  bootstrap.revision = wire.revision();
   bootstrap.others.assign(std::next(procs.begin()), procs.end());
   if (wire.config() != nullptr) {
     for (const auto* entry : *wire.config()) {

@@ -47,6 +47,8 @@ struct Bootstrap {
   std::vector<Self> others = {};
   /// What the launcher has set of the program's own settings, by name.
   std::vector<std::pair<std::string, std::string>> program_settings = {};
+  /// MeshLayout::revision of `mesh`.
+  std::uint32_t revision = 0;
 
   /// The one of the proc at this place, 0 for this one, alone. Errors: out_of_range.
   Result<Bootstrap> at(std::size_t place) const;

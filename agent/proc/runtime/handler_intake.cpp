@@ -243,13 +243,30 @@ void HandlerIntake::on_settings(ProgramSettings& settings) {
   });
 }
 
+void HandlerIntake::on_world(const ProcMeshRef& mesh) {
+  if (!parts_.on_world) return;
+  close_run();
+  parts_.work.push_last([this, &mesh] {
+    if (parts_.is_cut) return;
+    const HandlerWatch::Run run(watch_, HandlerWatch::kWorld);
+    try {
+      parts_.on_world(parts_.proc, mesh);
+    } catch (const std::exception& thrown) {
+      log::warn(std::string("on_world: ") + thrown.what());
+    } catch (...) {
+      log::warn("on_world: an exception that is no std::exception");
+    }
+  });
+}
+
 std::optional<BusyHandler> HandlerIntake::find_busy(HandlerWatch::Time now,
                                                     HandlerWatch::Duration limit) {
   const auto running = watch_.look(now);
   if (!running || running->busy < limit) return std::nullopt;
   return BusyHandler{.name = running->port == HandlerWatch::kUndelivered ? "on_undelivered"
-                             : running->port == HandlerWatch::kSetting
-                                 ? "on_setting"
+                             : running->port == HandlerWatch::kSetting   ? "on_setting"
+                             : running->port == HandlerWatch::kWorld
+                                 ? "on_world"
                                  : "port " + std::to_string(running->port),
                      .busy = running->busy,
                      .waiting = parts_.work.waiting() + runs_.left() + runs_.open_size()};

@@ -35,6 +35,7 @@ class HandlerIntake {
     const std::map<std::uint32_t, ProcProgram::Handler>& handlers;  ///< By port.
     const std::function<void(Proc&, const Undelivered&)>& on_undelivered;
     const std::function<void(Proc&, const std::string&, const SettingValue&)>& on_setting;
+    const std::function<void(Proc&, const ProcMeshRef&)>& on_world;
     Proc& proc;
     Reactor& reactor;
     WorkQueue& work;
@@ -54,6 +55,9 @@ class HandlerIntake {
   void on_undelivered(const wire::Envelope& envelope, const Error& error);
   /// Settings of the program have news: hands them to on_setting, if there is one.
   void on_settings(ProgramSettings& settings);
+  /// The mesh is that from now on: hands it to on_world, if there is one. It lives as long as the
+  /// proc.
+  void on_world(const ProcMeshRef& mesh);
   /// Hands the messages that were added until now to the handlers' thread. Before anything else is
   /// queued for it.
   void close_run();

@@ -18,6 +18,8 @@ class HandlerWatch {
   static constexpr std::uint64_t kUndelivered = UINT64_MAX;
   /// Likewise for on_setting.
   static constexpr std::uint64_t kSetting = UINT64_MAX - 1;
+  /// Likewise for on_world.
+  static constexpr std::uint64_t kWorld = UINT64_MAX - 2;
 
   struct Running {
     std::uint64_t port = 0;

@@ -24,11 +24,16 @@ class KnownProcs {
     Destination keys;  ///< Without the host's address.
   };
   std::array<Row, 64> rows_;
+  const ProcMeshRef* rows_of_ = nullptr;  ///< The mesh after its last resize is another one.
   std::optional<ProcId> id_;
   Destination keys_;
 };
 
 inline Result<const Destination*> KnownProcs::rank(const ProcMeshRef& mesh, std::uint64_t rank) {
+  if (rows_of_ != &mesh) {
+    rows_.fill({});
+    rows_of_ = &mesh;
+  }
   Row& row = rows_[rank % rows_.size()];
   if (row.rank != rank) {
     const auto id = mesh.proc_at(rank);

@@ -48,9 +48,10 @@ std::future<Result<std::string>> failed(const Error& error) {
 
 }  // namespace
 
-ProcSender::ProcSender(Reactor& reactor, const Bootstrap& bootstrap,
+ProcSender::ProcSender(Reactor& reactor, const Bootstrap& bootstrap, const World& world,
                        const std::atomic<bool>& is_cut, CheckCaller check_caller)
     : bootstrap_(bootstrap),
+      world_(world),
       is_cut_(is_cut),
       check_caller_(std::move(check_caller)),
       outgoing_(reactor, kSendMost) {}
@@ -144,14 +145,14 @@ Result<void> ProcSender::send(const ProcId& to, std::uint32_t port, const BodyPa
 Result<void> ProcSender::send(std::uint64_t rank, std::uint32_t port, const BodyParts& body,
                               std::chrono::milliseconds patience) {
   if (is_forked()) return check_fork();
-  const auto to = known_procs(number_).rank(bootstrap_.mesh, rank);
+  const auto& mesh = world_.mesh();
+  const auto to = known_procs(number_).rank(mesh, rank);
   if (!to) return fail(to.error());
   if (is_cut_) return {};
-  if (body.size() > kBodyLimit)
-    return send_large(*bootstrap_.mesh.proc_at(rank), port, body, patience);
+  if (body.size() > kBodyLimit) return send_large(*mesh.proc_at(rank), port, body, patience);
   std::string text;
   return outgoing_.send(
-      **to, [&] { return Destination::to(*bootstrap_.mesh.proc_at(rank)); }, port, body.whole(text),
+      **to, [&] { return Destination::to(*mesh.proc_at(rank)); }, port, body.whole(text),
       body.shared(), patience);
 }
 

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "agent/proc/runtime/bootstrap.h"
+#include "agent/proc/runtime/world.h"
 #include "common/base/forks.h"
 #include "common/bus/bus.h"
 #include "common/bus/cast.h"
@@ -27,8 +28,8 @@ class ProcSender {
  public:
   /// Whether this thread may wait for an answer of that proc; see Runtime::check_caller.
   using CheckCaller = std::function<Result<void>(const ProcId& to)>;
-  ProcSender(Reactor& reactor, const Bootstrap& bootstrap, const std::atomic<bool>& is_cut,
-             CheckCaller check_caller);
+  ProcSender(Reactor& reactor, const Bootstrap& bootstrap, const World& world,
+             const std::atomic<bool>& is_cut, CheckCaller check_caller);
   ProcSender(const ProcSender&) = delete;
   ProcSender& operator=(const ProcSender&) = delete;
 
@@ -78,6 +79,7 @@ class ProcSender {
   static inline std::atomic<std::uint64_t> next_number_{1};
 
   const Bootstrap& bootstrap_;
+  const World& world_;
   const std::atomic<bool>& is_cut_;
   const CheckCaller check_caller_;
   const unsigned forks_ = count_forks();

@@ -39,20 +39,25 @@ Runtime::Runtime(Bootstrap bootstrap, ProcProgram program, Kind kind, std::funct
     : bootstrap_(std::move(bootstrap)),
       program_(std::move(program)),
       proc_(*this),
+      world_(bootstrap_.mesh, bootstrap_.revision, bootstrap_.proc, bootstrap_.rank),
       life_(program_.on_stop_ || !program_.main_),
-      sender_(loop_.reactor(), bootstrap_, life_.cut_flag(),
+      sender_(loop_.reactor(), bootstrap_, world_, life_.cut_flag(),
               [this](const ProcId& to) { return check_caller(to); }),
       actor_sends_(loop_.reactor(), sender_, bootstrap_.proc.host(),
                    [this](const wire::Envelope& envelope, const Error& error) {
                      intake_.on_undelivered(envelope, error);
                    }),
-      ranks_(bootstrap_.mesh, bootstrap_.rank),
+      ranks_(world_, bootstrap_.rank),
       agent_(loop_.reactor(), bootstrap_,
              {.on_ready = [this] { life_.set_ready(); },
               .on_away = [this](const std::string& line) { ending_.end_now(kExitAway, line); },
               .on_stop = [this](int code, std::chrono::milliseconds grace,
                                 const std::string& why) { ending_.begin_stop(code, grace, why); },
               .on_exit = [this](int code) { ending_.quit(code, "its host's agent wants it to"); },
+              .on_world =
+                  [this](const MeshLayout& layout) {
+                    if (world_.update(layout)) intake_.on_world(world_.mesh());
+                  },
               .find_stuck = [this] { return find_stuck(); }}),
       settings_(bootstrap_, kind == Kind::process, agent_, program_.settings_,
                 [this](ProgramSettings& settings) { intake_.on_settings(settings); }),
@@ -63,6 +68,7 @@ Runtime::Runtime(Bootstrap bootstrap, ProcProgram program, Kind kind, std::funct
                .handlers = program_.handlers_,
                .on_undelivered = program_.on_undelivered_,
                .on_setting = program_.on_setting_,
+               .on_world = program_.on_world_,
                .proc = proc_,
                .reactor = loop_.reactor(),
                .work = work_,
@@ -118,7 +124,7 @@ Result<void> Runtime::check(const ProcProgram& program, const Bootstrap& bootstr
 
 bool Runtime::has_worker() const noexcept {
   return !program_.handlers_.empty() || program_.on_stop_ || program_.on_undelivered_ ||
-         program_.on_setting_ || !program_.main_;
+         program_.on_setting_ || program_.on_world_ || !program_.main_;
 }
 
 bool Runtime::start() {

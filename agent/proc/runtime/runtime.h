@@ -21,6 +21,7 @@
 #include "agent/proc/runtime/rank_index.h"
 #include "agent/proc/runtime/settings_port.h"
 #include "agent/proc/runtime/shared_loop.h"
+#include "agent/proc/runtime/world.h"
 #include "common/bus/bus.h"
 #include "meshbus/proc.h"
 
@@ -78,6 +79,7 @@ class Runtime {
   // For Proc, on any thread of the program.
   Proc& proc() noexcept { return proc_; }
   const Bootstrap& bootstrap() const noexcept { return bootstrap_; }
+  const ProcMeshRef& mesh() const noexcept { return world_.mesh(); }
   std::uint64_t rank() const noexcept { return ranks_.own(); }
   std::optional<std::uint64_t> rank_of(std::uint64_t proc_key) { return ranks_.find(proc_key); }
   ProcSender& sender() noexcept { return sender_; }
@@ -109,6 +111,7 @@ class Runtime {
   Bootstrap bootstrap_;
   ProcProgram program_;
   Proc proc_;
+  World world_;
   ProcLife life_;
   zmq::context_t context_;
   SharedLoop loop_;

@@ -115,6 +115,8 @@ const std::map<Body, Row>& rows() {
       {Body::RestartProcs, {no, operate, no, no, no}},
       {Body::StartChaos, {operate, operate, no, no, no}},
       {Body::ChaosStarted, {no, no, no, no, no}},
+      {Body::ResizeMesh, {no, operate, no, no, no}},
+      {Body::WorldChanged, {no, no, host, no, no}},
   };
   return rows;
 }

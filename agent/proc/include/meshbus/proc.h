@@ -169,6 +169,11 @@ class ProcProgram {
   ProcProgram& on_setting(
       std::function<void(Proc&, const std::string& name, const SettingValue& value)> handler);
 
+  /// Runs on the handlers' thread when the mesh of this proc has grown or shrunk
+  /// (ProcMesh::grow()); `mesh` is the new one, as Proc::mesh() is from then on. Ranks that came
+  /// are ready. Of two resizes in short order it may hear of the last one only.
+  ProcProgram& on_world(std::function<void(Proc&, const ProcMeshRef& mesh)> handler);
+
   /// Launchers may make actors of that type in this proc, under that name ([A-Za-z0-9_.:-], 1 to 63
   /// characters). Needs meshbus/actor.h.
   template <typename Type>
@@ -205,6 +210,7 @@ class ProcProgram {
   bool leaves_signals_ = false;
   std::map<std::string, Setting, std::less<>> settings_;
   std::function<void(Proc&, const std::string&, const SettingValue&)> on_setting_;
+  std::function<void(Proc&, const ProcMeshRef&)> on_world_;
   std::function<int(Proc&)> main_;
   std::function<void(Proc&, const std::string&)> on_stop_;
   std::function<void(Proc&, const Undelivered&)> on_undelivered_;
@@ -255,12 +261,13 @@ class Proc {
 
   /// 0 .. world_size()-1; the same as $RANK.
   std::uint64_t rank() const noexcept;
-  /// Ranks of the mesh; the same as $WORLD_SIZE.
+  /// Ranks of the mesh now; the same as $WORLD_SIZE, until the mesh grows or shrinks.
   std::uint64_t world_size() const noexcept;
   /// Where this rank is: `host=1/2,gpu=3/4`.
   Point point() const;
   const ProcId& id() const noexcept;
-  /// The whole mesh; slice it to address parts of it: `proc.mesh().at("host", 0)->create_rank(i)`
+  /// The whole mesh as it is now. What this has returned before stays valid, and names the ranks
+  /// that it named. Slice it to address parts of it: `proc.mesh().at("host", 0)->create_rank(i)`
   /// are ranks for call() and send().
   const ProcMeshRef& mesh() const noexcept;
   /// What the launcher had set when it made this mesh, if that was not the default:
