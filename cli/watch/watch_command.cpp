@@ -92,7 +92,8 @@ std::string sentence_of(const WatchEvent& event) {
     case Kind::late:
       return "this watch was late by " + std::to_string(event.lateness.count()) + " ms";
     case Kind::restarting:
-    case Kind::given_up: return event.mesh + ": " + event.problem;
+    case Kind::given_up:
+    case Kind::resized: return event.mesh + ": " + event.problem;
     case Kind::state:
     case Kind::trouble: break;
   }

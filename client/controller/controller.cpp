@@ -322,6 +322,9 @@ void Controller::on_state_changed(const Request& request, const wire::StateChang
   auto update =
       to_update(changed.ranks(), changed.exit_reports(), changed.troubles(), changed.stuck());
   update.owner = to_update(changed.ownership());
+  if (changed.layout() != nullptr) {
+    if (auto layout = from_wire(*changed.layout())) update.layout = std::move(*layout);
+  }
   act(supervisor_.pushed(found->second, changed.mesh()->str(), update, reactor_.now()));
 }
 

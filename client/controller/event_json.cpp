@@ -54,6 +54,7 @@ std::string_view kind_text(WatchEvent::Kind kind) {
     case WatchEvent::Kind::late: return "late";
     case WatchEvent::Kind::restarting: return "restarting";
     case WatchEvent::Kind::given_up: return "given_up";
+    case WatchEvent::Kind::resized: return "resized";
   }
   return "state";
 }

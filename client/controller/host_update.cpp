@@ -81,6 +81,8 @@ Result<MeshUpdate> to_update(const wire::MeshState& state) {
   update.ranks_update =
       to_update(state.ranks(), state.exit_reports(), state.troubles(), state.stuck());
   update.ranks_update.owner = to_update(state.ownership());
+  update.ranks_update.layout =
+      MeshLayout{.region = update.region, .hosts = update.hosts, .revision = state.revision()};
   return update;
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "client/src/restart/restart_plan.h"
+#include "common/address/mesh_layout.h"
 #include "meshbus/address.h"
 #include "meshbus/rank_report.h"
 #include "meshbus/region.h"
@@ -38,6 +39,8 @@ struct RankUpdate {
   std::vector<std::shared_ptr<const wire::ExitReportT>> exit_reports;
   /// None: nothing new.
   std::optional<OwnerUpdate> owner = {};
+  /// The mesh was resized. None: nothing new.
+  std::optional<MeshLayout> layout = {};
   /// Those that have changed; in a list of all that an agent has, the present ones.
   std::vector<wire::RankTrouble> troubles = {};
   /// For each Trouble::stuck in `troubles`.

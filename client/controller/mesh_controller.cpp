@@ -18,14 +18,60 @@ void MeshController::take_head(const MeshUpdate& update) {
   if (region() == nullptr && RankLayout::can_be(update.region.num_ranks(), update.hosts.size())) {
     events_.set_region(std::make_shared<const Region>(update.region));
     layout_.set(update.region.num_ranks(), update.hosts);
+    if (const auto& layout = update.ranks_update.layout) revision_ = layout->revision;
   }
-  for (const auto& host : update.hosts) {
+  if (const auto& layout = update.ranks_update.layout) take_layout(*layout);
+  take_hosts(update.hosts);
+}
+
+void MeshController::take_hosts(const std::vector<HostAddr>& hosts) {
+  for (const auto& host : hosts) {
     if (watched_->contains(host)) {
       parts_.try_emplace(host);
     } else {
       is_partial_ = true;
     }
   }
+}
+
+void MeshController::take_layout(const MeshLayout& layout) {
+  const auto known = next_layout_ ? next_layout_->revision : revision_;
+  const bool can_be =
+      !layout.hosts.empty() && RankLayout::can_be(layout.region.num_ranks(), layout.hosts.size());
+  if (layout.revision > known && can_be && region() != nullptr) next_layout_ = layout;
+}
+
+void MeshController::apply_layout() {
+  if (!next_layout_) return;
+  const auto before = region()->num_ranks();
+  const auto after = next_layout_->region.num_ranks();
+  for (const auto& [number, rank] : ranks_.all()) {
+    // Its end comes first, and the host of it may say it later than another one says this.
+    if (number >= after && (rank.is_live || events_.queue().holds(number))) return;
+  }
+  const auto layout = *std::exchange(next_layout_, std::nullopt);
+  revision_ = layout.revision;
+  for (auto number = after; number < before; ++number) {
+    troubles_.forget(number);
+    ranks_.drop(number);
+  }
+  events_.set_region(std::make_shared<const Region>(layout.region));
+  layout_.set(after, layout.hosts);
+  take_hosts(layout.hosts);
+  // What an owner before has left is begun anew with the ranks that there are.
+  if (before != after) restarts_.reset();
+  if (before == after || parts_.empty()) return;
+  // What came of new ranks before this was no news of the mesh as it was.
+  for (auto& [host, part] : parts_) {
+    const auto here = layout_.ranks_on(host);
+    if (!here.empty() && here.back() >= before) part.wants_state = true;
+  }
+  auto event = events_.make(WatchEvent::Kind::resized, parts_.begin()->first);
+  event.ranks = {{std::min(before, after), std::max(before, after)}};
+  event.went = after < before;
+  event.problem = "it has " + std::to_string(after) + " ranks now: " + to_string(event.ranks) +
+                  (event.went ? " are gone" : " came");
+  events_.queue().add(std::move(event));
 }
 
 void MeshController::tell(std::uint64_t number, Time now) {
@@ -79,6 +125,7 @@ MeshController::Actions MeshController::ask_unheard(Time now) {
 
 void MeshController::take_all(Entry& here, const RankUpdate& update, Time now) {
   if (update.owner) take_owner(here.first, *update.owner);
+  if (update.layout) take_layout(*update.layout);
   for (const auto& state : update.ranks) take(here, state, now);
   // From the back: see ReportQueue::report_exit().
   for (auto entry = update.exit_reports.rbegin(); entry != update.exit_reports.rend(); ++entry) {
@@ -135,6 +182,14 @@ void MeshController::lose_all_but(const HostAddr& host, const std::set<std::uint
   for (const auto number : ranks_.others_on(host, those, /*is_live=*/true)) {
     auto exit_report = std::make_shared<wire::ExitReportT>();
     exit_report->rank = number;
+    if (is_leaving(number)) {
+      exit_report->reason = "stopped: it was taken out of the mesh";
+      exit_report->cause = wire::Cause::stopped;
+      ranks_.lose(number, std::move(exit_report), wire::ProcState::stopped);
+      troubles_.forget(number);
+      tell(number, now);
+      continue;
+    }
     exit_report->reason = "host lost: " + host.to_string() +
                           ": its agent does not know this rank: the host was started again";
     exit_report->code = wire::ErrorCode::host_unreachable;
@@ -506,7 +561,9 @@ bool MeshController::wants(const Entry& here, Order::Kind kind) const {
 MeshController::Actions MeshController::settle(Time now) {
   Actions actions;
   settled_ = now;
+  apply_layout();
   take_events(actions, now);
+  apply_layout();
   if (judge(actions.events, 0, now)) {
     take_events(actions, now);
     judge(actions.events, actions.events.size(), now);

@@ -160,6 +160,16 @@ class MeshController {
   /// Null when that host is not watched, or has nothing to do with this mesh.
   Entry* find(const HostAddr& host);
   void take_head(const MeshUpdate& update);
+  /// The hosts among them that are watched belong to it.
+  void take_hosts(const std::vector<HostAddr>& hosts);
+  /// A host says that this is the layout: it becomes that as soon as the ranks that are not in it
+  /// have ended and were told.
+  void take_layout(const MeshLayout& layout);
+  void apply_layout();
+  /// Whether that rank is about to be taken out of the mesh.
+  bool is_leaving(std::uint64_t rank) const {
+    return next_layout_ && rank >= next_layout_->region.num_ranks();
+  }
   bool take(Entry& here, const wire::RankState& state, Time now);
   void take_owner(const HostAddr& host, const OwnerUpdate& owner);
   void take_all(Entry& here, const RankUpdate& update, Time now);
@@ -205,6 +215,8 @@ class MeshController {
   TroubleBook troubles_;
   OwnershipBook owners_;
   RankLayout layout_;
+  std::uint32_t revision_ = 0;
+  std::optional<MeshLayout> next_layout_;
   Time settled_{};
   std::optional<wire::StopProcsT> stop_;
   bool is_ours_ = false;

@@ -54,11 +54,12 @@ void RankBook::add_exit_report(const HostAddr& host,
 }
 
 const RankBook::Rank& RankBook::lose(std::uint64_t number,
-                                     std::shared_ptr<const wire::ExitReportT> exit_report) {
+                                     std::shared_ptr<const wire::ExitReportT> exit_report,
+                                     wire::ProcState as) {
   auto& rank = ranks_.at(number);
   auto state = rank.state;
   state.mutate_generation(state.generation() + 1);
-  state.mutate_state(wire::ProcState::failed);
+  state.mutate_state(as);
   rank.exit_report = std::move(exit_report);
   set_state(rank, state);
   return rank;
@@ -68,6 +69,13 @@ void RankBook::forget(std::uint64_t number) {
   const auto found = ranks_.find(number);
   past_[number].insert(found->second.state.incarnation());
   ranks_.erase(found);
+}
+
+void RankBook::drop(std::uint64_t number) {
+  const auto found = ranks_.find(number);
+  if (found == ranks_.end()) return;
+  if (is_failure(found->second.state)) --failed_;
+  forget(number);
 }
 
 const RankBook::Rank* RankBook::find(std::uint64_t rank) const {

@@ -36,7 +36,10 @@ class RankBook {
   void add_exit_report(const HostAddr& host,
                        const std::shared_ptr<const wire::ExitReportT>& exit_report);
   /// Ends a live rank whose host does not know it any more. Returns its new state.
-  const Rank& lose(std::uint64_t rank, std::shared_ptr<const wire::ExitReportT> exit_report);
+  const Rank& lose(std::uint64_t rank, std::shared_ptr<const wire::ExitReportT> exit_report,
+                   wire::ProcState as = wire::ProcState::failed);
+  /// The mesh does not have that ended rank any more.
+  void drop(std::uint64_t rank);
   /// Forgets an ended rank: what is said of this incarnation from now on comes late.
   void forget(std::uint64_t rank);
 

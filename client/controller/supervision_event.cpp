@@ -18,6 +18,7 @@ SupervisionEvent::Kind kind_of(WatchEvent::Kind kind) {
     case WatchEvent::Kind::late: return Kind::late;
     case WatchEvent::Kind::restarting: return Kind::restarting;
     case WatchEvent::Kind::given_up: return Kind::given_up;
+    case WatchEvent::Kind::resized: return Kind::resized;
   }
   return Kind::rank;
 }
@@ -123,7 +124,8 @@ std::string SupervisionEvent::describe() const {
     case Kind::controller_lost:
       return "the controller at " + host_of(*this) + " is taken for lost" + why;
     case Kind::restarting:
-    case Kind::given_up: return what + problem;
+    case Kind::given_up:
+    case Kind::resized: return what + problem;
     case Kind::controller_back: return "the controller at " + host_of(*this) + " is there again";
   }
   return what;

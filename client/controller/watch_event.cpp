@@ -25,6 +25,7 @@ wire::MeshEventKind to_wire(WatchEvent::Kind kind) {
     case WatchEvent::Kind::ended: return wire::MeshEventKind::ended;
     case WatchEvent::Kind::restarting: return wire::MeshEventKind::restarting;
     case WatchEvent::Kind::given_up: return wire::MeshEventKind::given_up;
+    case WatchEvent::Kind::resized: return wire::MeshEventKind::resized;
     default: return wire::MeshEventKind::ranks;
   }
 }
@@ -83,6 +84,7 @@ std::vector<wire::MeshEventT> to_messages(const std::vector<WatchEvent>& events,
       message.snapshot = is_snapshot;
       message.detail = event.problem;
       message.restart_ranks = meshbus::to_wire(event.ranks);
+      message.went = event.went;
       if (event.region != nullptr) message.region = meshbus::to_wire(*event.region);
       bytes = 0;
       ended.clear();

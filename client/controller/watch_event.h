@@ -30,6 +30,7 @@ struct WatchEvent {
     trouble,       ///< A live rank is slow or frozen, or is not any more: `trouble`.
     restarting,    ///< Ranks begin another incarnation: `ranks`, and `problem` in words.
     given_up,      ///< Ranks that would be restarted are not: likewise.
+    resized,       ///< The mesh has grown or shrunk: `ranks` came, or went, and `problem` says so.
     late,  ///< The controller itself was late: what it was to notice meanwhile it has noticed late.
   };
   Kind kind = Kind::state;
@@ -44,7 +45,8 @@ struct WatchEvent {
   std::string problem;                   ///< What is wrong with a host, in words.
   wire::RankTrouble trouble;
   std::shared_ptr<const wire::StuckHandlerT> stuck;  ///< With Trouble::stuck.
-  RankSet ranks;                                     ///< For restarting and given_up.
+  RankSet ranks;                                     ///< For restarting, given_up, resized.
+  bool went = false;                                 ///< For resized: `ranks` are gone.
   std::uint64_t generation = 0;                      ///< Counts what there was to tell of the mesh.
   Status::Kind overall = Status::Kind::unknown;
   std::chrono::milliseconds lateness{0};

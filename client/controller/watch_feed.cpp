@@ -18,6 +18,7 @@ WatchEvent::Kind from_wire(wire::MeshEventKind kind) {
     case wire::MeshEventKind::ended: return WatchEvent::Kind::ended;
     case wire::MeshEventKind::restarting: return WatchEvent::Kind::restarting;
     case wire::MeshEventKind::given_up: return WatchEvent::Kind::given_up;
+    case wire::MeshEventKind::resized: return WatchEvent::Kind::resized;
     default: return WatchEvent::Kind::state;
   }
 }
@@ -59,7 +60,7 @@ bool WatchFeed::note(std::uint64_t sequence) {
 
 std::vector<WatchEvent> WatchFeed::on_other(const wire::MeshEventT& event, WatchEvent one) {
   if (event.kind == wire::MeshEventKind::query_failed ||
-      event.kind == wire::MeshEventKind::restarting)
+      event.kind == wire::MeshEventKind::restarting || event.kind == wire::MeshEventKind::resized)
     return {std::move(one)};
   if (event.kind == wire::MeshEventKind::given_up) {
     // The whole state, too, has what was given up.
@@ -111,6 +112,7 @@ std::vector<WatchEvent> WatchFeed::on_event(const wire::MeshEventT& event, Time 
   one.mesh = event.mesh;
   one.host = HostAddr::parse(event.host).value_or(HostAddr::local(0));
   one.problem = event.detail;
+  one.went = event.went;
   for (const auto& block : event.restart_ranks) one.ranks.push_back({block.begin(), block.end()});
   one.generation = event.generation;
   one.overall = Status(static_cast<Status::Kind>(event.overall)).kind();

@@ -35,6 +35,8 @@ export class Store {
       const known = this.meshes.get(mesh.mesh);
       const ranks = known ? known.ranks : new Map();
       for (const rank of mesh.ranks) ranks.set(rank.rank, rank);
+      // It may have been made smaller.
+      for (const rank of [...ranks.keys()]) if (rank >= mesh.num_ranks) ranks.delete(rank);
       this.meshes.set(mesh.mesh, { ...mesh, ranks });
     }
     this.events.push(...view.events);

@@ -43,6 +43,7 @@ struct SupervisionEvent {
     restarting,  ///< The controller answers for the mesh and restarts ranks: `ranks`; `problem`
                  ///< says why, how soon, and which restart of the budget it is.
     given_up,    ///< Ranks that would be restarted are not: `ranks`, and why in `problem`.
+    resized,     ///< The mesh has grown or shrunk: `ranks` came, or are gone; `problem` says so.
   };
   Kind kind = Kind::rank;  ///< What happened.
   std::string mesh = {};   ///< With its uuid. Empty: about a host as a whole, or the controller.
@@ -52,7 +53,7 @@ struct SupervisionEvent {
   std::optional<RankReport> rank;  ///< For an actor in the terms of procs: ready = running. Without
                                    ///< RankReport::host_index.
   std::string problem = {};        ///< Why a host, a query or the controller failed.
-  RankSet ranks = {};              ///< For restarting and given_up.
+  RankSet ranks = {};              ///< For restarting, given_up and resized.
   std::uint64_t generation = 0;    ///< Counts the events of the mesh.
   /// State of the mesh: failed if a rank has failed; else running while a reachable rank is alive;
   /// else unknown if some rank is; else stopped.

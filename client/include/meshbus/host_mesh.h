@@ -77,6 +77,7 @@ struct MeshReport {
   ProcKind kind = ProcKind::plain;  ///< Plain procs, or mesh procs.
   std::string command;              ///< For people.
   std::vector<RankReport> ranks;    ///< Those on the hosts that were asked and answered, by rank.
+  std::uint32_t revision = 0;       ///< How often it has grown or shrunk.
 
   /// The whole mesh. Errors: parse_error, configuration_error: the host's report makes no mesh.
   Result<ProcMeshRef> ref() const;

@@ -179,6 +179,13 @@ struct ActorSpawnOptions {
   std::function<void(const ActorReport&)> on_again = {};
 };
 
+/// What a resize of a mesh has changed (ProcMesh::grow, ProcMesh::shrink).
+struct ResizeReport {
+  std::uint64_t size = 0;             ///< The ranks of the mesh now.
+  RankSet came = {};                  ///< The ranks that it did not have before.
+  std::vector<RankReport> gone = {};  ///< Those that it has no more, with their exit reports.
+};
+
 /// Handlers of what happens to a launcher's procs. All run on the Context's handler thread, one at
 /// a time, in order; they may call anything.
 struct Handlers {
@@ -201,6 +208,8 @@ struct Handlers {
   /// A host has found a live rank slow, frozen or stuck in a handler (RankReport::trouble), or in
   /// order again.
   std::function<void(const RankReport&)> on_trouble = {};
+  /// The mesh has grown or shrunk: the ranks that came are ready, those that are gone have ended.
+  std::function<void(const ResizeReport&)> on_resize = {};
 };
 
 /// How ranks are stopped, which, and why.
@@ -214,6 +223,29 @@ struct StopOptions {
   RankSet ranks = {};
   /// The rank whose end is the reason: the exit reports say that these ends are its consequences.
   std::optional<std::uint64_t> because = {};
+};
+
+/// How a mesh grows: by whole blocks, which are the ranks that it has on one of its hosts.
+struct GrowOptions {
+  /// One block on each, in this order. A host that the mesh has already, or that is named twice,
+  /// gets another block. Others are reached as those of the mesh are.
+  std::vector<HostAddr> hosts = {};
+  /// Without `hosts`: so many blocks on the hosts that the mesh has, on those with the fewest
+  /// first.
+  std::uint64_t blocks = 1;
+  /// Gives it up while it waits for the new ranks: they are stopped, and grow() fails with
+  /// proc_spawn_error. From any thread.
+  std::stop_token stop = {};
+};
+
+/// How a mesh shrinks: by whole blocks, the last ones.
+struct ShrinkOptions {
+  std::uint64_t blocks = 1;                         ///< How many; one is left at least.
+  std::string reason = "the mesh is made smaller";  ///< Part of the exit reports.
+  /// Between SIGTERM and SIGKILL; 0 = SIGKILL at once. Default: that of the ProcSpec.
+  std::optional<std::chrono::milliseconds> grace = {};
+  /// For the stop of the ranks. Default: grace + key stop.idle.
+  std::optional<std::chrono::milliseconds> deadline = {};
 };
 
 /// How a mesh is handed over.
@@ -258,7 +290,8 @@ class ProcMesh {
   /// Best effort: asks for a stop and does not wait. Call stop() to know the outcome.
   ~ProcMesh();
 
-  /// Name, region and hosts: a plain value that gives every address.
+  /// Name, region and hosts: a plain value that gives every address. After a resize it is another
+  /// one; the one before stays valid as long as this object, and names the ranks that it named.
   const ProcMeshRef& ref() const noexcept;
   /// The number of ranks.
   std::uint64_t size() const noexcept;
@@ -296,6 +329,26 @@ class ProcMesh {
   Result<MeshOutcome> stop(StopOptions options = {});
   /// The same without waiting: on_state and on_end report the rest. `options.deadline` is not used.
   void request_stop(StopOptions options = {});
+
+  /// Adds ranks at the end of the first axis, started as the others were: with their program,
+  /// environment, output, restart policy and lease; none of them has a stdin. Returns when they are
+  /// ready and every host of the mesh knows it: calls, casts and slices of ref() reach them then.
+  /// Ranks, addresses and references of the others stay as they are; their procs hear of it
+  /// (ProcProgram::on_world), and WORLD_SIZE of attempts that begin later is the new one. Should it
+  /// fail, the mesh is as it was, and what was started of it is stopped. Errors:
+  /// proc_creation_error, proc_spawn_error: as HostMesh::spawn(), about the new ranks; refused: the
+  /// ranks lie unevenly on the hosts or the blocks do not fill an index of the first axis, the mesh
+  /// was handed over, taken over, stopped or has ended, another resize is under way, or a host is
+  /// of a release without this; host_unreachable and others: a host that does not answer, by name;
+  /// would_block.
+  Result<ResizeReport> grow(GrowOptions options = {});
+  /// Stops the ranks of the last blocks as stop() does, and takes them out of the mesh: an end that
+  /// is no failure, and that no restart follows. Their streamed output was handed out when this
+  /// returns. Later messages to them come back (no_such_proc). grow() may use their numbers again:
+  /// as later attempts of them where they were on the same host. Errors: refused, as grow();
+  /// stop_error naming the ranks that are left: then the mesh has all its ranks still, some of them
+  /// stopped; host_unreachable: the mesh is smaller, and a host, by name, has not heard of it.
+  Result<ResizeReport> shrink(ShrinkOptions options = {});
 
   /// Gives the mesh to a controller (`HOST,controller`), for hosts that do not end with this
   /// launcher. From then on the controller keeps it alive, with or without this launcher, and

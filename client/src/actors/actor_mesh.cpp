@@ -56,16 +56,14 @@ void ActorMeshImpl::let_go() {
 
 std::optional<RankReport> ActorMeshImpl::proc_end(std::uint64_t create_rank) const {
   if (procs_ == nullptr) return std::nullopt;
-  auto report = procs_->progress().table().rank(create_rank);
-  if (!report.is_terminal()) return std::nullopt;
-  return report;
+  return procs_->progress().table().end_of(create_rank);
 }
 
 std::optional<RankReport> ActorMeshImpl::wait_proc_end(std::uint64_t create_rank,
                                                        milliseconds limit) const {
   if (procs_ != nullptr)
     procs_->progress().wait(
-        [create_rank](const RankTable& table) { return table.rank(create_rank).is_terminal(); },
+        [create_rank](const RankTable& table) { return table.end_of(create_rank).has_value(); },
         limit);
   return proc_end(create_rank);
 }

@@ -193,6 +193,7 @@ Result<MeshReport> to_report(const wire::MeshState& state) {
   MeshReport report;
   report.name = state.mesh()->str();
   report.region = std::move(*region);
+  report.revision = state.revision();
   for (const auto* text : *state.hosts()) {
     auto host = HostAddr::parse(text->string_view());
     if (!host)
@@ -213,7 +214,33 @@ Result<ProcMeshRef> MeshReport::ref() const {
   return ProcMeshRef::make(std::move(*parsed), hosts, region.num_ranks(), region);
 }
 
+namespace {
+
+/// Takes the layout of a host that knows of a later resize than the others.
+void take_layout(MeshReport& report, const wire::MeshState& state) {
+  auto region = from_wire(state.region());
+  std::vector<HostAddr> hosts;
+  for (const auto* text : *state.hosts()) {
+    if (auto host = HostAddr::parse(text->string_view())) hosts.push_back(std::move(*host));
+  }
+  if (!region || hosts.size() != state.hosts()->size()) return;
+  report.region = std::move(*region);
+  report.hosts = std::move(hosts);
+  report.revision = state.revision();
+  const auto extent = report.region.extent();
+  std::erase_if(report.ranks, [&](const RankReport& rank) {
+    return !report.region.ordinal_of(rank.rank).has_value();
+  });
+  for (auto& rank : report.ranks) {
+    if (const auto point = extent.point_of(*report.region.ordinal_of(rank.rank)))
+      rank.point = point->to_string();
+  }
+}
+
+}  // namespace
+
 void merge_into(MeshReport& report, const wire::MeshState& state) {
+  if (state.revision() > report.revision) take_layout(report, state);
   if (state.ranks() == nullptr) return;
   const auto extent = report.region.extent();
   std::map<std::uint64_t, const wire::ExitReport*> exit_reports;
@@ -244,6 +271,8 @@ void merge_into(MeshReport& report, const wire::MeshState& state) {
     if (const auto ordinal = report.region.ordinal_of(one.rank)) {
       if (auto point = extent.point_of(*ordinal)) one.point = point->to_string();
     }
+    // A host that was away while the mesh was resized.
+    if (state.revision() < report.revision && one.point.empty()) continue;
     copy_state(*rank, one);
     if (const auto found = exit_reports.find(one.rank); found != exit_reports.end())
       copy_exit_report(*found->second, one);

@@ -19,6 +19,7 @@ FollowedMesh::FollowedMesh(std::shared_ptr<MeshMonitor> monitor, std::string own
 
 std::optional<ProcId> FollowedMesh::find_proc(std::uint64_t key) {
   const auto& mesh = monitor_->mesh();
+  if (std::exchange(ranks_of_, &mesh) != &mesh) rank_of_.clear();
   for (auto rank = rank_of_.size(); rank < mesh.root_ranks(); ++rank) {
     if (const auto proc = mesh.proc_of(rank)) rank_of_.emplace(proc->key(), rank);
   }

@@ -54,6 +54,8 @@ class FollowedMesh {
   std::map<HostAddr, std::uint64_t> synced_;
   /// Key of a proc -> its rank; filled when it is needed first.
   std::unordered_map<std::uint64_t, std::uint64_t> rank_of_;
+  /// The mesh of which they are the ranks.
+  const ProcMeshRef* ranks_of_ = nullptr;
 };
 
 }  // namespace meshbus

@@ -19,7 +19,7 @@ MeshMonitor::MeshMonitor(Reactor& reactor, HandlerThread& handlers, ProcMeshRef 
       mesh_(std::move(mesh)),
       options_(std::move(options)),
       progress_(mesh_, handlers_),
-      output_(mesh_.root_ranks()) {
+      output_(mesh_.get().root_ranks()) {
   if (!has_restarts()) return;
   progress_.change([this](Facts& facts) {
     facts.restarts.emplace(options_.restart, facts.table.size(), options_.seed);
@@ -70,7 +70,9 @@ void MeshMonitor::on_update(
     // Failures are told with their exit reports, by settle().
     std::erase_if(changed.ended, [](const RankReport& rank) { return rank.is_failure(); });
     if (facts.restarts) {
-      for (const auto& rank : changed.ended) facts.restarts->note_end(rank.rank);
+      for (const auto& rank : changed.ended) {
+        if (!facts.table.is_held(rank.rank)) facts.restarts->note_end(rank.rank);
+      }
     }
     return changed;
   });
@@ -109,8 +111,8 @@ void MeshMonitor::on_troubles(const HostAddr& from, const TroubleUpdate& update)
 void MeshMonitor::lose(const HostAddr& host, const std::string& reason) {
   const auto changed = progress_.change([&](Facts& facts) {
     std::vector<RankReport> reports;
-    for (std::uint64_t index = 0; index < mesh_.hosts().size(); ++index) {
-      if (mesh_.hosts()[index] != host) continue;
+    for (std::uint64_t index = 0; index < mesh().hosts().size(); ++index) {
+      if (mesh().hosts()[index] != host) continue;
       const auto lost = facts.table.lose(index, "host lost: " + host.to_string() + ": " + reason,
                                          reactor_.now(), std::chrono::system_clock::now());
       reports.insert(reports.end(), lost.begin(), lost.end());
@@ -118,6 +120,19 @@ void MeshMonitor::lose(const HostAddr& host, const std::string& reason) {
     if (!reports.empty()) ++facts.version;
     output_.lose(host, facts.table);
     return reports;
+  });
+  tell_states(changed);
+  settle();
+}
+
+void MeshMonitor::lose_block(std::uint64_t host_index, const std::string& reason) {
+  const auto changed = progress_.change([&](Facts& facts) {
+    const auto& host = mesh().hosts()[host_index];
+    auto lost = facts.table.lose(host_index, "host lost: " + host.to_string() + ": " + reason,
+                                 reactor_.now(), std::chrono::system_clock::now());
+    if (!lost.empty()) ++facts.version;
+    for (const auto& rank : lost) output_.set_ended(rank.rank, true);
+    return lost;
   });
   tell_states(changed);
   settle();
@@ -284,6 +299,58 @@ void MeshMonitor::fail_incarnations(const std::vector<std::uint64_t>& ranks, con
   settle();
 }
 
+void MeshMonitor::begin_growth(ProcMeshRef mesh) {
+  progress_.change([&](Facts& facts) {
+    const auto& grown = mesh_.set(std::move(mesh));
+    facts.table.hold_from(facts.table.size());
+    facts.table.grow(grown);
+    facts.is_accepted.resize(grown.hosts().size());
+    if (facts.restarts) facts.restarts->resize(grown.root_ranks());
+    output_.resize(grown.root_ranks());
+    ++facts.version;
+  });
+}
+
+void MeshMonitor::end_growth() {
+  progress_.change([&](Facts& facts) {
+    for (const auto& rank : facts.table.ranks()) {
+      const bool is_done = facts.table.is_held(rank.rank) && rank.is_terminal();
+      if (is_done && !rank.is_failure() && facts.restarts) facts.restarts->note_end(rank.rank);
+    }
+    facts.table.hold_from({});
+    mesh_.show();
+    ++facts.version;
+  });
+  settle();
+}
+
+std::vector<RankReport> MeshMonitor::shrink(ProcMeshRef mesh) {
+  auto gone = progress_.change([&](Facts& facts) {
+    const auto& left = mesh_.set(std::move(mesh));
+    auto reports = facts.table.shrink(left);
+    facts.table.hold_from({});
+    facts.is_accepted.resize(left.hosts().size());
+    if (facts.restarts) facts.restarts->resize(left.root_ranks());
+    output_.resize(left.root_ranks());
+    mesh_.show();
+    ++facts.version;
+    return reports;
+  });
+  settle();
+  return gone;
+}
+
+bool MeshMonitor::is_output_over_from(std::uint64_t rank) {
+  if (!options_.has_output) return true;
+  return progress_.change(
+      [&](const Facts& facts) { return output_.is_over_from(rank, facts.table); });
+}
+
+void MeshMonitor::tell_resized(ResizeReport report) {
+  if (!options_.handlers.on_resize) return;
+  call([report = std::move(report)](const Handlers& handlers) { handlers.on_resize(report); });
+}
+
 void MeshMonitor::post_settle() {
   reactor_.post([self = shared_from_this()] { self->settle(); });
 }
@@ -351,9 +418,9 @@ void MeshMonitor::on_ownership(const HostAddr& from, const wire::Ownership* owne
 RankSet MeshMonitor::stopped_on(const HostAddr& from, const wire::Ownership& ownership) const {
   RankSet stopped;
   if (!has_restarts() || ownership.stopped() == nullptr) return stopped;
-  for (std::uint64_t index = 0; index < mesh_.hosts().size(); ++index) {
-    if (!(mesh_.hosts()[index] == from)) continue;
-    const auto here = mesh_.block_of(index).value_or(RankBlock{});
+  for (std::uint64_t index = 0; index < mesh().hosts().size(); ++index) {
+    if (!(mesh().hosts()[index] == from)) continue;
+    const auto here = mesh().block_of(index).value_or(RankBlock{});
     for (const auto* const block : *ownership.stopped()) {
       const RankBlock common{std::max(here.begin, block->begin()),
                              std::min(here.end, block->end())};
@@ -365,9 +432,9 @@ RankSet MeshMonitor::stopped_on(const HostAddr& from, const wire::Ownership& own
 
 std::vector<HostAddr> MeshMonitor::rank_hosts() const {
   std::vector<HostAddr> hosts;
-  for (std::uint64_t index = 0; index < mesh_.hosts().size(); ++index) {
-    if (mesh_.block_of(index).value_or(RankBlock{}).size() != 0)
-      hosts.push_back(mesh_.hosts()[index]);
+  for (std::uint64_t index = 0; index < mesh().hosts().size(); ++index) {
+    if (mesh().block_of(index).value_or(RankBlock{}).size() != 0)
+      hosts.push_back(mesh().hosts()[index]);
   }
   return hosts;
 }

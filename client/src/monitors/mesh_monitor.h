@@ -15,6 +15,7 @@
 #include "client/src/monitors/output_receiver.h"
 #include "client/src/monitors/restart_judge.h"
 #include "client/src/monitors/trouble_changes.h"
+#include "common/address/current_mesh.h"
 #include "common/loop/reactor.h"
 #include "meshbus/proc_mesh.h"
 #include "wire/forward.h"
@@ -61,8 +62,12 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
 
   MeshMonitor(Reactor& reactor, HandlerThread& handlers, ProcMeshRef mesh, Options options);
 
-  const ProcMeshRef& mesh() const noexcept { return mesh_; }
-  std::string name() const { return mesh_.mesh().to_string(); }
+  /// As it is now, with ranks that are being started or stopped because it is resized. Lives as
+  /// long as this.
+  const ProcMeshRef& mesh() const noexcept { return mesh_.get(); }
+  /// As it was after the last resize that is done. Lives as long as this.
+  const ProcMeshRef& shown() const noexcept { return mesh_.shown(); }
+  std::string name() const { return mesh().mesh().to_string(); }
   const Options& options() const noexcept { return options_; }
   bool has_restarts() const { return options_.restart.on != RestartPolicy::On::never; }
   /// What is known of the mesh. Any thread.
@@ -88,6 +93,8 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
   /// Whether output of that host's ranks is still to come, also of ranks that have ended.
   bool is_output_due(const HostAddr& host);
   void lose(const HostAddr& host, const std::string& reason);
+  /// Only the ranks of that entry in its list of hosts.
+  void lose_block(std::uint64_t host_index, const std::string& reason);
   /// Calls it for ranks that have ended already, too; for a failure with its exit report.
   void listen(EndListener listener);
   void listen_again(AgainListener listener) { again_listeners_.push_back(std::move(listener)); }
@@ -97,6 +104,20 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
   void cancel_incarnations(const std::vector<std::uint64_t>& ranks);
   /// These ranks were ordered to begin an incarnation, and cannot.
   void fail_incarnations(const std::vector<std::uint64_t>& ranks, const Error& error);
+
+  // A resize, one at a time; on the reactor's thread.
+
+  /// The mesh gets the ranks that `mesh` has more than it. Until end_growth() or shrink() their
+  /// failures are for the caller, not for the handlers.
+  void begin_growth(ProcMeshRef mesh);
+  /// They are ranks like all others from now on.
+  void end_growth();
+  /// The mesh is that from now on: the ranks that it has no more have ended. Their reports.
+  std::vector<RankReport> shrink(ProcMeshRef mesh);
+  /// Whether all output of that rank, and of those after it, was handed out, or none is expected.
+  bool is_output_over_from(std::uint64_t rank);
+  /// The handlers hear of a resize that is done.
+  void tell_resized(ResizeReport report);
 
   // On any thread.
 
@@ -154,7 +175,7 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
 
   Reactor& reactor_;
   HandlerThread& handlers_;
-  const ProcMeshRef mesh_;
+  CurrentMesh mesh_;
   const Options options_;
   MeshProgress progress_;
   OutputReceiver output_;

@@ -17,9 +17,9 @@ bool wait_for(std::condition_variable& changed, std::unique_lock<std::mutex>& lo
 
 }  // namespace
 
-MeshProgress::MeshProgress(const ProcMeshRef& mesh, const HandlerThread& handlers)
-    : mesh_(mesh), handlers_(handlers), facts_{.table = RankTable(mesh)} {
-  facts_.is_accepted.resize(mesh.hosts().size());
+MeshProgress::MeshProgress(const CurrentMesh& mesh, const HandlerThread& handlers)
+    : mesh_(mesh), handlers_(handlers), facts_{.table = RankTable(mesh.get())} {
+  facts_.is_accepted.resize(mesh.get().hosts().size());
 }
 
 RankTable MeshProgress::table() const {
@@ -55,8 +55,9 @@ bool MeshProgress::is_accepted(std::uint64_t host_index) const {
 bool MeshProgress::has_on(const HostAddr& host,
                           bool (RankTable::*has)(std::uint64_t) const noexcept) const {
   const std::lock_guard lock(mutex_);
-  for (std::uint64_t index = 0; index < mesh_.hosts().size(); ++index) {
-    if (mesh_.hosts()[index] == host && facts_.is_accepted[index] && (facts_.table.*has)(index))
+  const auto& hosts = mesh_.get().hosts();
+  for (std::uint64_t index = 0; index < hosts.size(); ++index) {
+    if (hosts[index] == host && facts_.is_accepted[index] && (facts_.table.*has)(index))
       return true;
   }
   return false;
@@ -87,7 +88,7 @@ RestartPlan MeshProgress::restart_plan(Time now) const {
 
 std::uint64_t MeshProgress::restarts_of(std::uint64_t rank) const {
   const std::lock_guard lock(mutex_);
-  return facts_.table.rank(rank).restarts;
+  return rank < facts_.table.size() ? facts_.table.rank(rank).restarts : 0;
 }
 
 bool MeshProgress::is_ours() const {
@@ -105,6 +106,7 @@ bool MeshProgress::is_for(const std::string& self, const HostAddr& host) const {
 
 MeshProgress::Start MeshProgress::start_of(std::uint64_t rank, std::uint64_t restarts) const {
   const std::lock_guard lock(mutex_);
+  if (rank >= facts_.table.size()) return Start::over;
   const auto& report = facts_.table.rank(rank);
   if (report.is_terminal() || report.restarts != restarts || report.incarnation != 0)
     return Start::over;

@@ -15,6 +15,7 @@
 #include "client/src/base/handler_thread.h"
 #include "client/src/monitors/rank_table.h"
 #include "client/src/monitors/restart_judge.h"
+#include "common/address/current_mesh.h"
 #include "meshbus/proc_mesh_ref.h"
 
 namespace meshbus {
@@ -58,7 +59,7 @@ class MeshProgress {
     bool is_end_told = false;
   };
 
-  MeshProgress(const ProcMeshRef& mesh, const HandlerThread& handlers);
+  MeshProgress(const CurrentMesh& mesh, const HandlerThread& handlers);
   MeshProgress(const MeshProgress&) = delete;
   MeshProgress& operator=(const MeshProgress&) = delete;
 
@@ -127,7 +128,7 @@ class MeshProgress {
   bool has_on(const HostAddr& host,
               bool (RankTable::*has)(std::uint64_t host_index) const noexcept) const;
 
-  const ProcMeshRef& mesh_;
+  const CurrentMesh& mesh_;  // set() while mutex_ is held
   const HandlerThread& handlers_;
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;

@@ -78,6 +78,13 @@ bool OutputReceiver::is_over_on(const HostAddr& host, const RankTable& table) co
   });
 }
 
+bool OutputReceiver::is_over_from(std::uint64_t first, const RankTable& table) const {
+  return is_idle() &&
+         std::all_of(table.ranks().begin(), table.ranks().end(), [&](const RankReport& rank) {
+           return rank.rank < first || is_rank_over(rank);
+         });
+}
+
 void OutputReceiver::lose(const HostAddr& host, const RankTable& table) {
   for (const auto& rank : table.ranks()) {
     if (rank.host == host) is_ended_[rank.rank] = true;

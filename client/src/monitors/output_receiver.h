@@ -55,6 +55,14 @@ class OutputReceiver {
   /// A rank has begun another incarnation, or will not begin it after all.
   void set_ended(std::uint64_t rank, bool is_ended) { is_ended_[rank] = is_ended; }
 
+  /// The mesh has so many ranks now; nothing has come of those that it did not have.
+  void resize(std::uint64_t ranks) {
+    is_ended_.resize(ranks);
+    received_.resize(ranks);
+  }
+  /// Whether all output of that rank, and of those after it, has come and was handled.
+  bool is_over_from(std::uint64_t rank, const RankTable& table) const;
+
   bool is_idle() const noexcept { return unhandled_ == 0; }
   /// Whether all output of the mesh has come and was handled.
   bool is_over(const RankTable& table) const;

@@ -21,9 +21,11 @@ bool ended_before(const RankReport& a, const RankReport& b) {
 
 RankTable::RankTable(const ProcMeshRef& mesh)
     : alive_on_(mesh.hosts().size()), unreported_on_(mesh.hosts().size()) {
+  grow(mesh);
+}
+
+void RankTable::place_ranks(const ProcMeshRef& mesh) {
   const auto extent = mesh.region().extent();
-  ranks_.resize(mesh.root_ranks());
-  extra_.resize(mesh.root_ranks());
   for (std::uint64_t rank = 0; rank < ranks_.size(); ++rank) {
     auto& report = ranks_[rank];
     report.rank = rank;
@@ -32,9 +34,47 @@ RankTable::RankTable(const ProcMeshRef& mesh)
     if (const auto ordinal = mesh.region().ordinal_of(rank)) {
       if (const auto point = extent.point_of(*ordinal)) report.point = point->to_string();
     }
-    ++alive_on_[report.host_index];
-    ++unreported_on_[report.host_index];
   }
+}
+
+void RankTable::grow(const ProcMeshRef& mesh) {
+  const auto before = ranks_.size();
+  ranks_.resize(mesh.root_ranks());
+  extra_.resize(mesh.root_ranks());
+  alive_on_.resize(mesh.hosts().size());
+  unreported_on_.resize(mesh.hosts().size());
+  place_ranks(mesh);
+  for (std::uint64_t rank = before; rank < ranks_.size(); ++rank) {
+    ++alive_on_[ranks_[rank].host_index];
+    ++unreported_on_[ranks_[rank].host_index];
+  }
+}
+
+std::vector<RankReport> RankTable::shrink(const ProcMeshRef& mesh) {
+  const auto after = mesh.root_ranks();
+  std::vector<RankReport> gone;
+  for (std::uint64_t rank = after; rank < ranks_.size(); ++rank) {
+    const auto& extra = extra_[rank];
+    if (ranks_[rank].is_terminal()) --ended_;
+    if (extra.is_started) --started_;
+    if (extra.is_created) --created_;
+    if (extra.has_exit_report) --exit_reports_;
+    gone.push_back(ranks_[rank]);
+    add_previous(std::move(ranks_[rank]));
+  }
+  ranks_.resize(after);
+  extra_.resize(after);
+  alive_on_.resize(mesh.hosts().size());
+  unreported_on_.resize(mesh.hosts().size());
+  std::erase_if(untold_, [after](std::uint64_t rank) { return rank >= after; });
+  if (decided_ && *decided_ >= after) decided_.reset();
+  place_ranks(mesh);
+  return gone;
+}
+
+void RankTable::add_previous(RankReport report) {
+  previous_.push_back(std::move(report));
+  if (previous_.size() > kMostPrevious) previous_.pop_front();
 }
 
 void RankTable::note_progress(std::uint64_t rank, Time now) {
@@ -191,9 +231,8 @@ void RankTable::begin_incarnation(std::uint64_t rank) {
   next.generation = report.generation;
   next.restarts = report.restarts + 1;
   next.state = ProcState::starting;
-  previous_.push_back(std::exchange(report, std::move(next)));
+  add_previous(std::exchange(report, std::move(next)));
   previous_.back().is_restarting = true;
-  if (previous_.size() > kMostPrevious) previous_.pop_front();
   --ended_;
   ++alive_on_[report.host_index];
   ++unreported_on_[report.host_index];
@@ -240,7 +279,7 @@ void RankTable::fail_incarnation(std::uint64_t rank, const Error& error, Time no
 std::vector<RankReport> RankTable::take_failures(Time now) {
   std::vector<RankReport> due;
   std::erase_if(untold_, [&](std::uint64_t rank) {
-    if (now < due_of(rank)) return false;
+    if (is_held(rank) || now < due_of(rank)) return false;
     due.push_back(ranks_[rank]);
     return true;
   });
@@ -252,9 +291,25 @@ std::vector<RankReport> RankTable::take_failures(Time now) {
 std::optional<RankTable::Time> RankTable::next_due(Time now) const {
   std::optional<Time> next;
   const auto consider = [&next](Time time) { next = next ? std::min(*next, time) : time; };
-  for (const auto rank : untold_) consider(due_of(rank));
+  for (const auto rank : untold_) {
+    if (!is_held(rank)) consider(due_of(rank));
+  }
   if (is_ended() && last_end_ && !has_exit_reports(now)) consider(*last_end_ + kExitReportLimit);
   return next;
+}
+
+std::optional<RankReport> RankTable::end_of(std::uint64_t rank) const {
+  if (rank < ranks_.size())
+    return ranks_[rank].is_terminal() ? std::optional(ranks_[rank]) : std::nullopt;
+  const auto last = std::find_if(previous_.rbegin(), previous_.rend(),
+                                 [rank](const RankReport& life) { return life.rank == rank; });
+  if (last != previous_.rend()) return *last;
+  // It went so long ago that its report was forgotten.
+  RankReport gone;
+  gone.rank = rank;
+  gone.state = ProcState::stopped;
+  gone.reason = "the mesh has no such rank any more";
+  return gone;
 }
 
 bool RankTable::has_exit_reports(Time now) const noexcept {

@@ -78,6 +78,16 @@ class RankTable {
   std::vector<RankReport> lose(std::uint64_t host_index, const std::string& reason, Time now,
                                std::chrono::system_clock::time_point ended);
 
+  /// The mesh has ranks at its end that it did not have: nothing is known of them yet.
+  void grow(const ProcMeshRef& mesh);
+  /// The mesh has no such ranks any more; all of them have ended. Their reports, which outcome()
+  /// has among the former lives from now on.
+  std::vector<RankReport> shrink(const ProcMeshRef& mesh);
+  /// Failures of ranks from that one on are not for take_failures(): somebody else looks at them.
+  /// Nothing: of no ranks.
+  void hold_from(std::optional<std::uint64_t> rank) noexcept { held_from_ = rank; }
+  bool is_held(std::uint64_t rank) const noexcept { return held_from_ && rank >= *held_from_; }
+
   /// Another owner restarts ranks from now on: an incarnation that a host tells of has begun.
   void follow_restarts() noexcept { follows_restarts_ = true; }
   /// Somebody else judges failures: only what decide() was told is one for outcome().
@@ -113,6 +123,8 @@ class RankTable {
   const std::vector<RankReport>& ranks() const noexcept { return ranks_; }
   const RankReport& rank(std::uint64_t rank) const { return ranks_[rank]; }
   std::uint64_t size() const noexcept { return ranks_.size(); }
+  /// How that rank has ended, also one that the mesh has no more; nothing when it has not.
+  std::optional<RankReport> end_of(std::uint64_t rank) const;
   /// Whether take_failures() has handed out one.
   bool has_told_failure() const noexcept { return is_judged_ ? decided_.has_value() : told_ != 0; }
   bool is_ended() const noexcept { return ended_ == ranks_.size(); }
@@ -148,6 +160,9 @@ class RankTable {
     bool is_created = false;
   };
   static constexpr std::size_t kMostPrevious = 1000;
+  /// Where the ranks are that the mesh has.
+  void place_ranks(const ProcMeshRef& mesh);
+  void add_previous(RankReport report);
   void on_end(std::uint64_t rank, Time now);
   void note_progress(std::uint64_t rank, Time now);
   Time due_of(std::uint64_t rank) const;
@@ -161,6 +176,7 @@ class RankTable {
   std::optional<std::uint64_t> decided_;
   std::vector<std::uint64_t> alive_on_;
   std::vector<std::uint64_t> unreported_on_;
+  std::optional<std::uint64_t> held_from_;
   /// Failed ranks that were not told yet.
   std::vector<std::uint64_t> untold_;
   std::uint64_t told_ = 0;

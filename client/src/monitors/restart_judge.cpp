@@ -67,6 +67,13 @@ void RestartJudge::stop(RankTable& table, const RankSet& ranks) {
   }
 }
 
+void RestartJudge::resize(std::uint64_t ranks) {
+  restarter_.resize(ranks);
+  unjudged_.erase(unjudged_.lower_bound(ranks), unjudged_.end());
+  not_over_.erase(not_over_.lower_bound(ranks), not_over_.end());
+  std::erase_if(given_up_, [ranks](std::uint64_t rank) { return rank >= ranks; });
+}
+
 std::optional<RestartJudge::Time> RestartJudge::next_due(Time now) const {
   auto next = restarter_.next_due();
   if (restarter_.is_busy() && !not_over_.empty())

@@ -41,6 +41,8 @@ class RestartJudge {
   Judgement judge(RankTable& table, const std::vector<RankReport>& failures, Time now);
   /// These ranks (empty = all) begin no other incarnation.
   void stop(RankTable& table, const RankSet& ranks);
+  /// The mesh has so many ranks now.
+  void resize(std::uint64_t ranks);
   /// For the owner that follows.
   RestartPlan plan(Time now) const { return restarter_.plan(now); }
   /// When judge() has something to do although nothing has come.

@@ -32,12 +32,13 @@ void UpdateRouter::handle(Dispatcher& handlers) {
 void UpdateRouter::add(std::shared_ptr<MeshMonitor> monitor, Reactor& reactor) {
   hosts_.add(monitor->mesh().hosts());
   // Failures are heard of here when their exit reports have come: nothing is waited for then.
-  monitor->listen([this, &reactor, alive = std::weak_ptr<void>(alive_), mesh = monitor->mesh(),
+  monitor->listen([this, &reactor, alive = std::weak_ptr<void>(alive_),
                    weak = std::weak_ptr(monitor)](const RankReport& rank) {
-    if (alive.expired()) return false;
+    const auto of = weak.lock();
+    if (alive.expired() || of == nullptr) return false;
     const auto wait = rank.is_failure() ? std::chrono::milliseconds(0) : kLastAnswerLimit;
     reactor.after(wait, [this, alive, weak, wait, attempt = rank.restarts, number = rank.rank,
-                         proc = mesh.proc_of(rank.rank), words = rank.describe()] {
+                         proc = of->mesh().proc_of(rank.rank), words = rank.describe()] {
       // Questions that came later are for the next incarnation, which answers them.
       const auto still = weak.lock();
       if (wait.count() > 0 && still != nullptr && still->progress().restarts_of(number) != attempt)

@@ -90,7 +90,7 @@ const ProcMeshRef& ProcMesh::ref() const noexcept {
   // A mesh without ranks stands for that of an object that was moved from.
   static const auto none =
       *ProcMeshRef::make(*Name::make("moved"), {}, *Extent::make({{"host", 0}}));
-  return impl_ == nullptr ? none : impl_->monitor().mesh();
+  return impl_ == nullptr ? none : impl_->monitor().shown();
 }
 std::uint64_t ProcMesh::size() const noexcept {
   return ref().root_ranks();

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,10 +11,21 @@
 #include "client/src/context/connection.h"
 #include "client/src/context/context_core.h"
 #include "client/src/monitors/mesh_monitor.h"
+#include "client/src/proc_mesh/restart_orders.h"
+#include "client/src/proc_mesh/spawn_recipe.h"
 #include "meshbus/host_mesh.h"
 #include "meshbus/proc_mesh.h"
 
 namespace meshbus {
+
+/// What a mesh needs to be resized.
+struct Resizing {
+  std::mutex one;  ///< Held by the resize that is under way.
+  /// Nothing: the mesh was taken over, and only the launcher that made it knows how it is started.
+  std::optional<SpawnRecipe> recipe = {};
+  std::uint32_t revision = 0;                    ///< MeshLayout::revision of the mesh.
+  std::shared_ptr<RestartOrders> restarts = {};  ///< Null: its ranks are not restarted.
+};
 
 class ProcMesh::Impl {
  public:
@@ -33,6 +45,8 @@ class ProcMesh::Impl {
   void hold(HostMesh hosts) { hosts_ = std::move(hosts); }
   const BindingMap& bindings() const noexcept { return bindings_; }
   void set_bindings(BindingMap bindings) { bindings_ = std::move(bindings); }
+  void add_bindings(BindingMap bindings);
+  Resizing& resizing() noexcept { return resizing_; }
 
  private:
   /// Goes last.
@@ -40,6 +54,7 @@ class ProcMesh::Impl {
   ConnectionUse connection_;
   std::shared_ptr<MeshMonitor> monitor_;
   BindingMap bindings_;
+  Resizing resizing_;
 };
 
 /// Those of the set (empty = all of them) that lie on a host of the mesh.

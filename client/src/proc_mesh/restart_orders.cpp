@@ -6,6 +6,7 @@
 #include "client/src/base/unclear_answer.h"
 #include "client/src/base/wire_reports.h"
 #include "common/base/log.h"
+#include "common/wire/wire_region.h"
 #include "wire/supervision_generated.h"
 
 namespace meshbus {
@@ -49,6 +50,18 @@ void RestartOrders::after(std::chrono::milliseconds delay, Function function) {
     const auto self = weak.lock();
     if (self != nullptr && self->find_monitor() != nullptr) function(*self);
   });
+}
+
+void RestartOrders::resize(const MeshLayout& layout, Messages added) {
+  messages_.merge(added);
+  messages_.erase(messages_.lower_bound(layout.hosts.size()), messages_.end());
+  for (auto& [host, message] : messages_) {
+    message.input_ranks.clear();
+    message.region = meshbus::to_wire(layout.region);
+    message.hosts.clear();
+    for (const auto& address : layout.hosts) message.hosts.push_back(address.to_string());
+    message.revision = layout.revision;
+  }
 }
 
 void RestartOrders::start(const std::vector<std::uint64_t>& ranks) {
@@ -218,15 +231,16 @@ void RestartOrders::order_stop(StopPart part) {
       });
 }
 
-void follow_restarts(ContextCore& core, Connection& connection,
-                     const std::shared_ptr<MeshMonitor>& monitor,
-                     RestartOrders::Messages messages) {
+std::shared_ptr<RestartOrders> follow_restarts(ContextCore& core, Connection& connection,
+                                               const std::shared_ptr<MeshMonitor>& monitor,
+                                               RestartOrders::Messages messages) {
   const auto orders =
       std::make_shared<RestartOrders>(core, connection, monitor, std::move(messages));
   monitor->set_orders(
       {.start = [orders](const std::vector<std::uint64_t>& ranks) { orders->start(ranks); },
        .stop = [orders](const std::vector<std::uint64_t>& ranks,
                         const RankReport& cause) { orders->stop(ranks, cause); }});
+  return orders;
 }
 
 }  // namespace meshbus

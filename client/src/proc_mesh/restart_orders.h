@@ -9,6 +9,7 @@
 #include "client/src/context/connection.h"
 #include "client/src/context/context_core.h"
 #include "client/src/monitors/mesh_monitor.h"
+#include "common/address/mesh_layout.h"
 #include "wire/lifecycle_generated.h"
 
 namespace meshbus {
@@ -25,6 +26,9 @@ class RestartOrders : public std::enable_shared_from_this<RestartOrders> {
   RestartOrders(ContextCore& core, Connection& connection, std::weak_ptr<MeshMonitor> monitor,
                 Messages messages);
 
+  /// The mesh was resized: those are the messages of its new blocks, which know its layout. Also
+  /// for ranks that it had before.
+  void resize(const MeshLayout& layout, Messages added);
   void start(const std::vector<std::uint64_t>& ranks);
   void stop(const std::vector<std::uint64_t>& ranks, const RankReport& cause);
 
@@ -63,7 +67,8 @@ class RestartOrders : public std::enable_shared_from_this<RestartOrders> {
 };
 
 /// Has the restarts of that mesh carried out, from its arm() on. Any thread.
-void follow_restarts(ContextCore& core, Connection& connection,
-                     const std::shared_ptr<MeshMonitor>& monitor, RestartOrders::Messages messages);
+std::shared_ptr<RestartOrders> follow_restarts(ContextCore& core, Connection& connection,
+                                               const std::shared_ptr<MeshMonitor>& monitor,
+                                               RestartOrders::Messages messages);
 
 }  // namespace meshbus

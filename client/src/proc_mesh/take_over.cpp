@@ -61,12 +61,14 @@ class TakeOver {
         if (!answer && answer.error().code() != ErrorCode::not_exist) problem = answer.error();
         continue;
       }
+      // A host that was away while the mesh was resized has an earlier layout.
+      if (ref_ && state->revision() <= revision_) continue;
       auto report = to_report(*state);
       if (!report) return fail(report.error());
       auto ref = report->ref();
       if (!ref) return fail(ref.error());
       ref_.emplace(std::move(*ref));
-      break;
+      revision_ = state->revision();
     }
     if (!ref_)
       return fail(problem.value_or(Error(ErrorCode::not_exist, "no host of these knows it"))
@@ -127,6 +129,8 @@ class TakeOver {
   }
 
   const ProcMeshRef& ref() const { return *ref_; }
+  /// MeshLayout::revision of it.
+  std::uint32_t revision() const noexcept { return revision_; }
   /// Nothing: its ranks are not restarted.
   const RestartPlan* plan() const { return plan_ && !plan_->is_over ? &*plan_ : nullptr; }
 
@@ -196,6 +200,7 @@ class TakeOver {
   const std::string mesh_;
   const Clock::time_point end_;
   std::optional<ProcMeshRef> ref_;
+  std::uint32_t revision_ = 0;
   std::vector<HostAddr> hosts_;
   std::optional<OwnerSurvey> survey_;
   std::optional<RestartPlan> plan_;
@@ -257,8 +262,11 @@ Result<ProcMesh> HostMesh::take_over(std::string_view mesh, Handlers handlers,
   taking.read_plan_again();
   if (taking.plan() != nullptr) monitor->restore_restarts(*taking.plan());
   taking.feed(*monitor);
-  if (monitor->has_restarts()) follow_restarts(core, connection, monitor, {});
-  ProcMesh procs(std::make_unique<ProcMesh::Impl>(std::move(way), monitor));
+  auto impl = std::make_unique<ProcMesh::Impl>(std::move(way), monitor);
+  impl->resizing().revision = taking.revision();
+  if (monitor->has_restarts())
+    impl->resizing().restarts = follow_restarts(core, connection, monitor, {});
+  ProcMesh procs(std::move(impl));
   monitor->arm();
   return procs;
 }

@@ -251,6 +251,19 @@ Restarter::Actions Restarter::turn(Time now) {
   return actions;
 }
 
+void Restarter::resize(std::uint64_t ranks) {
+  ranks_.resize(ranks);
+  const auto drop = [ranks](auto& of_ranks) {
+    of_ranks.erase(of_ranks.lower_bound(ranks), of_ranks.end());
+  };
+  drop(left_);
+  drop(begun_);
+  if (policy_.gang == Gang::one) drop(accounts_);
+  for (auto& group : groups_) drop(group.ranks);
+  std::erase_if(
+      groups_, [ranks](const Group& group) { return group.ranks.empty() || group.cause >= ranks; });
+}
+
 Restarter::Actions Restarter::stop(const RankSet& ranks) {
   Actions actions;
   for (std::uint64_t rank = 0; rank < ranks_.size(); ++rank) {

@@ -17,6 +17,7 @@ namespace meshbus {
 /// Decides which ranks of one mesh begin a new life, and when
 /// (docs/decisions/0051-restarts-go-with-the-mesh.md). Pure: it holds no clock, thread or socket;
 /// ends and times come in, what is to be done comes out.
+/// Large because: groups, accounts and ranks change together with each end.
 class Restarter {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -65,6 +66,8 @@ class Restarter {
   /// were to be mended are for good then.
   Actions stop(const RankSet& ranks);
   bool is_stopped(std::uint64_t rank) const { return ranks_[rank].is_out; }
+  /// The mesh has so many ranks now. Those that it has no more have ended and begin no life.
+  void resize(std::uint64_t ranks);
 
   /// Whether some ranks are between two lives, or on their way there; whether that one is.
   bool is_busy() const noexcept { return !groups_.empty(); }

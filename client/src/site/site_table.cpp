@@ -294,7 +294,10 @@ void SiteTable::set_part(const HostAddr& host, SitePart part) {
   auto [at, is_new] = meshes_.try_emplace(told.name);
   auto& mesh = at->second;
   mesh.told_by.insert(host);
-  if (is_new || !is_same_head(mesh.head, told)) {
+  const bool is_late = !is_new && told.revision < mesh.revision;
+  if (!is_late && (is_new || !is_same_head(mesh.head, told))) {
+    mesh.revision = told.revision;
+    if (told.revision != 0) drop_ranks(mesh, told.region.num_ranks());
     mesh.head.name = told.name;
     mesh.head.region = told.region;
     mesh.head.hosts = told.hosts;
@@ -304,10 +307,18 @@ void SiteTable::set_part(const HostAddr& host, SitePart part) {
     mesh.head.changed = ++sequence_;
   }
   for (auto& rank : told.ranks) {
+    if (is_late && rank.rank >= mesh.head.region.num_ranks()) continue;
     const auto line = part.lines.find(rank.rank);
     set_rank(mesh, *from, std::move(rank),
              line == part.lines.end() ? std::string() : std::move(line->second));
   }
+}
+
+void SiteTable::drop_ranks(Mesh& mesh, std::uint64_t from) {
+  const auto before = mesh.ranks.size();
+  std::erase_if(mesh.ranks, [from](const auto& entry) { return entry.first >= from; });
+  num_ranks_ -= before - mesh.ranks.size();
+  mesh.left_out.erase(mesh.left_out.lower_bound(from), mesh.left_out.end());
 }
 
 void SiteTable::drop_part(Mesh& mesh, const HostAddr& host) {

@@ -67,6 +67,7 @@ class SiteTable {
     Ranks ranks;
     std::set<std::uint64_t> left_out;  ///< Ranks for which there was no room.
     std::set<HostAddr> told_by;
+    std::uint32_t revision = 0;  ///< MeshReport::revision of the head.
   };
   struct Host {
     SiteHost shown;
@@ -81,6 +82,8 @@ class SiteTable {
   void set_rank(Mesh& mesh, const Host& host, RankReport report, std::string line);
   void put(Mesh& mesh, std::uint64_t rank, std::shared_ptr<SiteRank> made);
   void set_queue(const std::string& peer, const SiteQueue& queue);
+  /// The mesh was made smaller: it has no ranks from that one on.
+  void drop_ranks(Mesh& mesh, std::uint64_t from);
   void drop_part(Mesh& mesh, const HostAddr& host);
   void note_gone(const std::string& mesh);
   void note(EventKind kind, const SiteController& controller, std::string text, Time now);

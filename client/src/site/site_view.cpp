@@ -59,6 +59,10 @@ bool SiteView::apply(const SiteView& later) {
     }
     auto ranks = std::move(place->ranks);
     merge(ranks, mesh.ranks);
+    // It may have been made smaller.
+    std::erase_if(ranks, [&](const auto& rank) {
+      return !mesh.region.ordinal_of(rank->report.rank).has_value();
+    });
     *place = mesh;
     place->ranks = std::move(ranks);
   }

@@ -536,3 +536,54 @@ TEST_CASE("rank_table: what is missing is named, with stage and pid, and long li
   CHECK(RankTable(mesh_of(1)).describe({0}) ==
         "rank 0 (host=0,gpu=0 on unix:/a): not heard of yet");
 }
+
+TEST_CASE(
+    "rank_table: ranks that come are unknown, and their failures wait as long as they are held") {
+  RankTable table(mesh_of(1));
+  for (std::uint64_t rank = 0; rank < 2; ++rank)
+    CHECK(table.apply(rank == 0 ? kA : kB, make({.rank = rank}), kStart));
+  const auto grown = *ProcMeshRef::make(*Name::make("m", 1), {kA, kB, kA},
+                                        *Extent::make({{"host", 3}, {"gpu", 1}}));
+  table.hold_from(2);
+  table.grow(grown);
+  CHECK(table.size() == 3);
+  CHECK(table.rank(0).point == "host=0/3,gpu=0/1");
+  CHECK(table.rank(2).state == ProcState::unknown);
+  CHECK(table.not_ended({}).size() == 3);
+  CHECK(table.apply(kA, make({.rank = 2, .state = wire::ProcState::killed, .signal = 9}), kLater));
+  CHECK(table.apply(kA, *ExitReport(2)));
+  CHECK(table.take_failures(kLater + 1s).empty());
+  CHECK_FALSE(table.next_due(kLater + 1s).has_value());
+  table.hold_from({});
+  const auto told = table.take_failures(kLater + 1s);
+  REQUIRE(told.size() == 1);
+  CHECK(told[0].rank == 2);
+}
+
+TEST_CASE("rank_table: ranks that go are former lives, and the rest can end without them") {
+  RankTable table(mesh_of(1));
+  CHECK(table.apply(kA, make({.rank = 0}), kStart));
+  CHECK(table.apply(kB, make({.rank = 1, .state = wire::ProcState::killed, .signal = 9}), kLater));
+  const auto smaller =
+      *ProcMeshRef::make(*Name::make("m", 1), {kA}, *Extent::make({{"host", 1}, {"gpu", 1}}));
+  const auto gone = table.shrink(smaller);
+  REQUIRE(gone.size() == 1);
+  CHECK(gone[0].rank == 1);
+  CHECK(gone[0].signal == 9);
+  CHECK(table.size() == 1);
+  CHECK(table.take_failures(kLater + 1s).empty());
+  CHECK_FALSE(table.is_ended());
+  CHECK_FALSE(table.apply(kB, make({.rank = 1, .generation = 7}), kLater));
+  CHECK(table.apply(kA, make({.rank = 0, .generation = 2, .state = wire::ProcState::stopped}),
+                    kLater));
+  CHECK(table.apply(kA, *ExitReport(0)));
+  CHECK(table.is_complete(kLater));
+  const auto outcome = table.outcome();
+  CHECK_FALSE(outcome.first_failure.has_value());
+  CHECK(outcome.ranks.size() == 1);
+  REQUIRE(outcome.former_lives.size() == 1);
+  CHECK(outcome.former_lives[0].rank == 1);
+  REQUIRE(table.end_of(1).has_value());
+  CHECK(table.end_of(1)->signal == 9);
+  CHECK(table.end_of(7)->is_terminal());
+}

@@ -277,3 +277,18 @@ TEST_CASE("restarter: who was stopped by somebody is not started with its gang")
   world.end(stopped(2));
   CHECK(world.end(exited(0, 1)).decided.at(0).ranks == Ranks{0, 1, 3});
 }
+
+TEST_CASE(
+    "restarter: a mesh that grows restarts its new ranks, and one that shrinks none of the old") {
+  World world(policy(On::failure, {}, Gang::all), 2);
+  world.restarter.resize(3);
+  auto actions = world.end(exited(2, 1));
+  REQUIRE(actions.decided.size() == 1);
+  CHECK(actions.decided[0].ranks == Ranks{0, 1, 2});
+  // The rank that was the cause is taken away: nothing waits for it.
+  world.restarter.resize(2);
+  CHECK_FALSE(world.restarter.is_busy());
+  CHECK_FALSE(world.restarter.next_due().has_value());
+  world.restarter.resize(3);
+  CHECK_FALSE(world.restarter.is_waiting(2));
+}
