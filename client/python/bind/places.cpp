@@ -15,6 +15,13 @@ void bind_proc_mesh_ref(py::module_& module) {
                              std::uint64_t ordinal) { return must(ref.create_rank(ordinal)); })
       .def("proc_at", [](const ProcMeshRef& ref,
                          std::uint64_t ordinal) { return must(ref.proc_at(ordinal)).to_string(); })
+      .def_property_readonly("hosts",
+                             [](const ProcMeshRef& ref) {
+                               std::vector<std::string> hosts;
+                               for (const auto& host : ref.hosts())
+                                 hosts.push_back(host.to_string());
+                               return hosts;
+                             })
       .def_property_readonly("name", [](const ProcMeshRef& ref) { return ref.mesh().to_string(); })
       .def_property_readonly("shape", [](const ProcMeshRef& ref) { return shape_of(ref.region()); })
       .def("__len__", &ProcMeshRef::num_ranks)

@@ -26,6 +26,38 @@ auto stop_procs(const PythonProcs& self, const Ranks& ranks, std::string reason,
                [](const MeshOutcome& outcome) { return py::object(value_of(outcome)); });
 }
 
+/// (the reference of the mesh now, the ranks that came, the reports of those that are gone)
+py::object value_of_resize(const std::shared_ptr<ProcMesh>& procs, const ResizeReport& report) {
+  Ranks came;
+  for (const auto& block : report.came) {
+    for (auto rank = block.begin; rank < block.end; ++rank) came.push_back(rank);
+  }
+  return py::make_tuple(procs->ref(), came, values_of(report.gone));
+}
+
+auto grow_procs(const PythonProcs& self, const std::vector<std::string>& hosts,
+                std::uint64_t blocks) {
+  GrowOptions options{.blocks = blocks};
+  for (const auto& host : hosts) options.hosts.push_back(must(HostAddr::parse(host)));
+  const auto procs = self.held.get();
+  return ahead_until(
+      [procs, options](std::stop_token stop) mutable {
+        options.stop = std::move(stop);
+        return procs->grow(options);
+      },
+      [procs](const ResizeReport& report) { return value_of_resize(procs, report); });
+}
+
+auto shrink_procs(const PythonProcs& self, std::uint64_t blocks, std::string reason,
+                  std::optional<double> grace, std::optional<double> timeout) {
+  ShrinkOptions options{.blocks = blocks, .reason = std::move(reason)};
+  if (grace) options.grace = milliseconds_of(*grace);
+  if (timeout) options.deadline = milliseconds_of(*timeout);
+  const auto procs = self.held.get();
+  return ahead([procs, options] { return procs->shrink(options); },
+               [procs](const ResizeReport& report) { return value_of_resize(procs, report); });
+}
+
 auto signal_procs(const PythonProcs& self, const Ranks& ranks, int number) {
   return ahead([procs = self.held.get(), ranks = to_rank_set(ranks), number] {
     return procs->signal(ranks, number);
@@ -90,6 +122,8 @@ void bind_procs(py::module_& module) {
            [](const PythonProcs& self) { return value_of(self.held.get()->bindings()); })
       .def("status", &status_of_procs)
       .def("stop", &stop_procs)
+      .def("grow", &grow_procs)
+      .def("shrink", &shrink_procs)
       .def("signal", &signal_procs)
       .def("write_input", &write_input)
       .def("close_input", &close_input)

@@ -6,7 +6,7 @@ import concurrent.futures
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
@@ -106,12 +106,60 @@ class Pool(concurrent.futures.Executor):
                                     **workers)
         self._num_workers = len(self._procs)
         self._serving = self._num_workers  # threads
-        self._threads = [threading.Thread(target=self._serve, args=(rank,), daemon=True,
-                                          name=f"meshbus-pool-{rank}")
-                         for rank in range(self._num_workers)]
+        self._limit = self._num_workers  # ranks from here on take no more tasks
+        self._resizing = threading.Lock()
+        self._threads = [self._thread(rank) for rank in range(self._num_workers)]
         _context.remember(self)
         for thread in self._threads:
             thread.start()
+
+    def _thread(self, rank: int) -> threading.Thread:
+        return threading.Thread(target=self._serve, args=(rank,), daemon=True,
+                                name=f"meshbus-pool-{rank}")
+
+    def grow(self, hosts: Iterable[str] | None = None, *, blocks: int = 1) -> None:
+        """Adds workers, as ProcMesh.grow() does: those of one more host for each of these, or of
+        `blocks` more on the hosts that there are. They take tasks at once."""
+        check_process(self._process)
+        with self._resizing:
+            self._check_open()
+            ranks = self._procs.grow(hosts, blocks=blocks)
+            with self._changed:
+                threads = [self._thread(rank) for rank in ranks]
+                self._threads[ranks[0]:] = threads
+                self._num_workers += len(ranks)
+                self._serving += len(ranks)
+                self._limit = len(self._procs)
+            for thread in threads:
+                thread.start()
+
+    def shrink(self, blocks: int = 1) -> None:
+        """Takes the last workers away, those of `blocks` hosts: each ends when the task is done
+        that it has."""
+        check_process(self._process)
+        with self._resizing:
+            self._check_open()
+            each = len(self._procs) // self._procs._num_blocks
+            left = len(self._procs) - each * _checks.whole("blocks", blocks)
+            if blocks < 1 or left < each:
+                raise ConfigurationError(f"blocks is {blocks}: expected 1 to "
+                                         f"{self._procs._num_blocks - 1}")
+            with self._changed:
+                self._limit = left
+                self._changed.notify_all()
+            for thread in self._threads[left:]:
+                thread.join()
+            try:
+                self._procs.shrink(blocks)
+            finally:
+                with self._changed:
+                    self._limit = len(self._procs)
+                    del self._threads[left:]
+
+    def _check_open(self) -> None:
+        with self._changed:
+            if self._is_closed:
+                raise Refused("this pool is shut down")
 
     def __len__(self) -> int:
         return len(self._procs)
@@ -186,7 +234,7 @@ class Pool(concurrent.futures.Executor):
             while True:
                 life, worker = self._worker(rank, life)
                 while worker is not None:
-                    task = self._next()
+                    task = self._next(rank)
                     if task is None:
                         return
                     if not self._run(rank, life, worker, task):
@@ -202,11 +250,15 @@ class Pool(concurrent.futures.Executor):
             if is_last:
                 self.close()  # after shutdown(wait=False)
 
-    def _next(self) -> _Task | None:
-        """The next task; nothing when there will be none."""
+    def _next(self, rank: int) -> _Task | None:
+        """The next task of that worker; nothing when there will be none."""
         with self._changed:
-            while not self._tasks and not self._is_closed:
+            while not self._tasks and not self._is_closed and rank < self._limit:
                 self._changed.wait()
+            if rank >= self._limit:
+                self._num_workers -= 1
+                self._changed.notify()  # what woke it up is for another one
+                return None
             return self._tasks.popleft() if self._tasks else None
 
     def _run(self, rank: int, life: int, worker: Any, task: _Task) -> bool:

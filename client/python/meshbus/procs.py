@@ -381,6 +381,63 @@ class ProcMesh(ContextManager):
         return Future(self._core.stop(sorted(ranks), reason, _checks.optional("grace", grace),
                                       _checks.optional("timeout", timeout)), reports.outcome)
 
+    def grow(self, hosts: Iterable[str] | None = None, *, blocks: int = 1) -> list[int]:
+        """Adds ranks at the end of the first axis, started as the others were, and waits until
+        they are ready: one block on each of these hosts (addresses, as HostMesh.hosts has them),
+        or `blocks` more on the hosts that the mesh has. A block is the ranks of one host. The
+        numbers of the new ranks; ranks and addresses of the others stay. Views, and actors that
+        were made before, stay with the ranks that they had. Raises SpawnError or CreationError
+        (the mesh is as it was then), and Refused with the reason when it cannot grow."""
+        return self.grow_async(hosts, blocks=blocks).result()
+
+    def grow_async(self, hosts: Iterable[str] | None = None, *, blocks: int = 1
+                   ) -> Future[list[int]]:
+        """The same as a Future."""
+        check_process(self._process)
+        named = [_checks.text("a host", host) for host in ([] if hosts is None else hosts)]
+        if hosts is not None and not named:
+            raise ConfigurationError("grow(): there is no host in the list")
+        pending = self._core.grow(named, self._blocks(blocks))
+        def grown(result: Any) -> list[int]:
+            self._resized(result[0])
+            return list(result[1])
+        return Future(pending, grown)
+
+    def shrink(self, blocks: int = 1, *, reason: str = "the mesh is made smaller",
+               grace: float | None = None, timeout: float | None = None) -> list[RankReport]:
+        """Stops the ranks of the last blocks, as stop() does, and takes them out of the mesh: how
+        they ended. Raises StopError with those that are still there: then they are in it, too."""
+        return self.shrink_async(blocks, reason=reason, grace=grace, timeout=timeout).result()
+
+    def shrink_async(self, blocks: int = 1, *, reason: str = "the mesh is made smaller",
+                     grace: float | None = None, timeout: float | None = None
+                     ) -> Future[list[RankReport]]:
+        """The same as a Future."""
+        check_process(self._process)
+        _checks.text("reason", reason)
+        pending = self._core.shrink(self._blocks(blocks), reason, _checks.optional("grace", grace),
+                                    _checks.optional("timeout", timeout))
+        def shrunk(result: Any) -> list[RankReport]:
+            self._resized(result[0])
+            return [reports.rank_report(rank) for rank in result[2]]
+        return Future(pending, shrunk)
+
+    def _blocks(self, blocks: int) -> int:
+        if _checks.whole("blocks", blocks) < 1:
+            raise ConfigurationError(f"blocks is {blocks}: expected a number from 1")
+        return blocks
+
+    @property
+    def _num_blocks(self) -> int:
+        """For the package: the blocks that it has."""
+        return len(self._ref.hosts)
+
+    def _resized(self, ref: _client.ProcMeshRef) -> None:
+        self._ref = ref
+        ranks, self._binding_notes = self._core.bindings()
+        self._bindings = [Binding(**rank) for rank in ranks]
+        self._lives += 1  # runners are in the ranks that there were
+
     def handover(self, controller: str, *, detach: bool = False, lease: float | None = None,
                  timeout: float = 10) -> None:
         """Gives the mesh to a controller, by its ProcId (`meshbus controller list` prints it). From
