@@ -386,8 +386,8 @@ class ProcMesh(ContextManager):
         they are ready: one block on each of these hosts (addresses, as HostMesh.hosts has them),
         or `blocks` more on the hosts that the mesh has. A block is the ranks of one host. The
         numbers of the new ranks; ranks and addresses of the others stay. Views, and actors that
-        were made before, stay with the ranks that they had. Raises SpawnError or CreationError
-        (the mesh is as it was then), and Refused with the reason when it cannot grow."""
+        were made before, stay with the ranks that they had. Raises SpawnError (the mesh is as it
+        was then), and Refused with the reason when it cannot grow."""
         return self.grow_async(hosts, blocks=blocks).result()
 
     def grow_async(self, hosts: Iterable[str] | None = None, *, blocks: int = 1

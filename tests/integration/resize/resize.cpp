@@ -174,11 +174,10 @@ TEST_CASE("resize: a new rank that does not start leaves the mesh as it was, and
 TEST_CASE("resize: a host that is lost while new ranks start there leaves the mesh as it was") {
   StandingHost standing;
   StandingHost doomed;
-  auto context = must(Context::create(
-      quick({{"spawn.ready", "4s"},
-             {"spawn.idle", "5s"},
-             {"stop.idle", "2s"},
-             {"terminate.grace", "1s"}})));
+  auto context = must(Context::create(quick({{"spawn.ready", "4s"},
+                                             {"spawn.idle", "5s"},
+                                             {"stop.idle", "2s"},
+                                             {"terminate.grace", "1s"}})));
   auto hosts =
       must(HostMesh::attach(context, "hosts", {must(HostAddr::parse(standing.address()))}));
   Heard heard;
