@@ -65,10 +65,9 @@ Started HostSite::prepare(const WardenOptions& options, os::Spawner& spawner, Wa
   events_path_ = options.events_directory.empty()
                      ? directory_.path + "/events"
                      : options.events_directory + "/events-" + directory_.name;
-  audit_path_ =
-      options.events_directory.empty()
-          ? directory_.path + "/audit"
-          : options.events_directory + "/audit-" + audit_name(options, directory_.name);
+  audit_path_ = options.events_directory.empty()
+                    ? directory_.path + "/audit"
+                    : options.events_directory + "/audit-" + audit_name(options, directory_.name);
   // In a folder that the broker can have for its own.
   if (!options.broker_user.empty()) audit_path_ += "/audit";
   log.set_event_log(events_path_);

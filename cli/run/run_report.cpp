@@ -163,7 +163,8 @@ std::string words_of_a_stop(const std::vector<RoleOutcome>& roles) {
   for (const auto& role : roles) {
     for (const auto& rank : role.ranks.ranks) {
       // This run stopped the others after the first one.
-      if (rank.step == StopStep::none || rank.stop_reason.find(kStoppedElsewhere) != std::string::npos)
+      if (rank.step == StopStep::none ||
+          rank.stop_reason.find(kStoppedElsewhere) != std::string::npos)
         continue;
       stopped.add(role, rank.rank);
       if (first == nullptr || first->stopped_by.empty()) first = &rank;
