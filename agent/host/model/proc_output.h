@@ -60,7 +60,11 @@ struct ProcOutput {
   static void continue_from(OutputPipe& to, OutputPipe& from) {
     to.before = {.read = from.at.read, .file = from.at.file};
     to.at = to.before;
-    to.tail.continue_from(std::move(from.tail));
+    if (from.tail.end() == to.before.read) {
+      to.tail.continue_from(std::move(from.tail));
+    } else {
+      to.tail.start_at(to.before.read);
+    }
   }
 };
 
