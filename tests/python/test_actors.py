@@ -188,7 +188,7 @@ def test_main_thread(counters):
 def test_an_exception_is_raised_at_the_caller_and_the_actor_lives(counters):
     with pytest.raises(meshbus.RemoteError) as caught:
         counters.slice(host=1, gpu=0).divide(0)
-    assert caught.value.rank == 0 and isinstance(caught.value.__cause__, ZeroDivisionError)
+    assert caught.value.rank == 2 and isinstance(caught.value.__cause__, ZeroDivisionError)
     assert "return self.total / n" in str(caught.value)
     with pytest.raises(ExceptionGroup, match="4 of 4 ranks failed") as group:
         counters.divide(0)

@@ -118,7 +118,7 @@ class Context {
   Result<void> cast(const ProcMeshRef& to, std::uint32_t port, const BodyParts& body);
   /// The same with an answer from each rank, by ordinal: an answer or an error of its own, as of
   /// call() for one proc; a rank that is dead takes nothing from the others. Errors of the whole:
-  /// too_large, would_block, refused (after fork), unroutable, no_such_port (a plain mesh).
+  /// too_large, would_block, refused (after fork), unroutable.
   Result<std::vector<Result<std::string>>> call(const ProcMeshRef& to, std::uint32_t port,
                                                 const BodyParts& body,
                                                 std::chrono::milliseconds deadline);

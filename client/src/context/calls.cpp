@@ -146,16 +146,17 @@ Result<void> Calls::cast(const ProcMeshRef& to, std::uint32_t port, const BodyPa
 
 Result<Calls::Prepared> Calls::prepare(const ProcMeshRef& to) {
   if (gateway_.bus() == nullptr) return fail(gateway_.closed_error());
-  if (auto refusal = updates_.refusal_of(to.mesh())) return fail(std::move(*refusal));
   auto plan = plans_.get(to);
   if (!plan) return fail(plan.error());
   Prepared prepared{std::move(*plan), {}};
   const auto is_lost = [this](const HostAddr& host) { return hosts_.loss_of(host).has_value(); };
-  if (std::none_of(to.hosts().begin(), to.hosts().end(), is_lost)) return prepared;
+  const auto refusal = updates_.refusal_of(to.mesh());
+  if (!refusal && std::none_of(to.hosts().begin(), to.hosts().end(), is_lost)) return prepared;
   for (std::uint64_t ordinal = 0; ordinal < to.num_ranks(); ++ordinal) {
     const auto proc = to.proc_at(ordinal);
-    if (auto loss = proc ? hosts_.loss_of(proc->host()) : std::nullopt)
-      prepared.losses.emplace(ordinal, std::move(*loss));
+    auto loss = proc ? hosts_.loss_of(proc->host()) : std::nullopt;
+    if (!loss) loss = refusal;
+    if (loss) prepared.losses.emplace(ordinal, std::move(*loss));
   }
   return prepared;
 }
@@ -165,6 +166,7 @@ std::uint64_t Calls::begin_call_all(const Prepared& prepared, std::uint32_t port
                                     Bus::CastAnswer answer) {
   auto* const bus = gateway_.bus();
   for (const auto& [ordinal, loss] : prepared.losses) answer(ordinal, fail(loss));
+  if (prepared.losses.size() == prepared.plan->targets.size()) return 0;
   const auto id = bus->cast_call(prepared.plan, port, body, clamp(deadline),
                                  [this, losses = prepared.losses, answer = std::move(answer)](
                                      std::uint64_t ordinal, Result<std::string> result) {

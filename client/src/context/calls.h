@@ -59,7 +59,7 @@ class Calls {
   /// What of a call to all ranks of a view is known before it is sent.
   struct Prepared {
     std::shared_ptr<const CastPlan> plan;
-    /// Ranks on hosts that are proved lost answer nothing; by ordinal.
+    /// Ranks that answer nothing: their host is proved lost, or they are plain procs. By ordinal.
     std::map<std::uint64_t, Error> losses;
   };
   /// Within a visit or a turn. Errors: host_unreachable, and those of the view.
