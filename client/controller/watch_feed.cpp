@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint64_t kMostMissing = 1000;
 
-WatchEvent::Kind from_wire(wire::MeshEventKind kind) {
+WatchEvent::Kind kind_of(wire::MeshEventKind kind) {
   switch (kind) {
     case wire::MeshEventKind::host_unreachable: return WatchEvent::Kind::host_unreachable;
     case wire::MeshEventKind::host_back: return WatchEvent::Kind::host_back;
@@ -108,7 +108,7 @@ std::vector<WatchEvent> WatchFeed::on_event(const wire::MeshEventT& event, Time 
   heard_ = now;
   if (!note(event.sequence)) return {};
   WatchEvent one;
-  one.kind = from_wire(event.kind);
+  one.kind = kind_of(event.kind);
   one.mesh = event.mesh;
   one.host = HostAddr::parse(event.host).value_or(HostAddr::local(0));
   one.problem = event.detail;
