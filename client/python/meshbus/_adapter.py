@@ -164,8 +164,9 @@ def _texts_of(error: BaseException, trace: TracebackType | None) -> tuple[str, s
 
 def failure_text(error: BaseException, trace: TracebackType | None) -> str:
     """Why an actor has failed, for its owner: what was raised, and where."""
-    summary, text = _texts_of(error, trace)
-    return f"{summary}\n\n{text.rstrip()}"
+    summary, text = (part.rstrip() for part in _texts_of(error, trace))
+    # Wrong arguments: there is nothing below our own frame.
+    return summary if text == summary else f"{summary}\n\n{text}"
 
 
 def _raised(error: BaseException) -> _wire.Parts:
