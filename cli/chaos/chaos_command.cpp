@@ -73,7 +73,8 @@ std::optional<int> check(const ChaosArguments& arguments) {
   constexpr std::chrono::hours longest{24};
   if (spec.length > longest) return wrong("--for: 24h at most");
   constexpr int most_deeds = 100'000;
-  if (spec.length / spec.every > most_deeds) return wrong("--every: that are too many deeds");
+  if (spec.length / spec.every > most_deeds)
+    return wrong("--every: more than 100000 deeds in the time of --for");
   if (spec.kinds.empty())
     return wrong("nothing to disturb; for example: meshbus chaos --ranks train --every 10s");
   if (has_kind(spec, ChaosKind::fill) && arguments.orders.bytes == 0)
