@@ -29,7 +29,7 @@ class HoldPlan {
     std::uint64_t id;
     bool stop;  ///< Else: continue.
   };
-  /// What is to be done now.
+  /// Takes the steps that are due now.
   std::vector<Step> take_steps(Time now);
   /// When take_steps() has something to do; Time::max(): never.
   Time due() const;

@@ -13,8 +13,8 @@
 
 namespace meshbus::warden {
 
-/// What is done to broker and agent on purpose (meshbus chaos), and when it ends. Pure: the time is
-/// the caller's.
+/// The faults that broker and agent have on purpose (meshbus chaos), and their ends. Pure: the time
+/// is the caller's.
 class RoleFaults {
  public:
   using Time = std::chrono::steady_clock::time_point;

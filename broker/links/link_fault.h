@@ -6,7 +6,7 @@
 
 namespace meshbus {
 
-/// What is done to a link on purpose (meshbus chaos), until when. Pure: the time is the caller's.
+/// A fault that a link has on purpose (meshbus chaos), and its end. Pure: the time is the caller's.
 class LinkFault {
  public:
   using Time = std::chrono::steady_clock::time_point;

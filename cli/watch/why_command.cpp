@@ -245,9 +245,11 @@ std::vector<UnheardRanks> lost_ranks(const ReachedHosts& hosts, const std::strin
 void print(const std::vector<UnheardRanks>& lost) {
   if (!lost.empty()) std::cout << "lost with their host:\n";
   for (const auto& [host, ranks, has_answered] : lost)
-    std::cout << "  ranks " << to_string(ranks) << " on " << host.to_string()
-              << ": the host answers and knows nothing of them, so it was started again since, or "
-                 "never got them\n";
+    std::cout
+        << (ranks.size() == 1 && ranks.front().size() == 1 ? "  rank " : "  ranks ")
+        << to_string(ranks) << " on " << host.to_string()
+        << ": the host answers and knows nothing of this mesh, so it was started again since, "
+           "never got it, or has forgotten it\n";
 }
 
 Json lost_json(const std::vector<UnheardRanks>& lost) {

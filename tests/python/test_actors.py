@@ -256,9 +256,12 @@ def test_exceptions_that_do_not_travel(workers):
 
 
 def test_a_time_for_the_answer(counters):
-    one = counters.slice(host=0, gpu=0)
-    with pytest.raises(TimeoutError):
+    one = counters.slice(host=1, gpu=0)
+    with pytest.raises(TimeoutError) as caught:
         one.take.options(timeout=0.2)(1)
+    # The rank of the mesh, not of the slice.
+    assert caught.value.__notes__[0].startswith("rank 2")
+    assert caught.value.__notes__[1].startswith("Counter.take may still run there: ")
     assert one.echo(1)[0] == 1
 
 

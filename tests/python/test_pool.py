@@ -113,6 +113,21 @@ def test_cancel_and_shutdown(hosts):
         pool.submit(square, 1)
 
 
+def test_an_exception_in_with_closes_the_pool_at_once(hosts):
+    with pytest.raises(ZeroDivisionError):
+        with meshbus.Pool(hosts) as pool:
+            futures = [pool.submit(time.sleep, 600) for _ in range(2 * len(pool))]
+            1 / 0
+    for future in futures:
+        with pytest.raises(meshbus.Refused, match="this pool (is|was) closed"):
+            future.result(0)
+
+
+def test_a_pool_without_workers_is_refused(hosts):
+    with pytest.raises(meshbus.ConfigurationError, match="per_host is 0: a pool needs a worker"):
+        meshbus.Pool(hosts, per_host=0)
+
+
 def test_what_cannot_be_pickled(pool):
     import threading
     with pytest.raises(ValueError, match="cannot be pickled"):

@@ -315,8 +315,8 @@ TEST_CASE("why: ranks that went with a host which was started again are named") 
         json::parse(R"([{"host": ")" + goes->address() + R"(", "ranks": "1"}])"));
   const auto told = run_cli({"why", "half[1]", "--hosts", hosts});
   INFO(told.err);
-  CHECK(told.out.find("lost with their host:\n  ranks 1 on " + goes->address() +
-                      ": the host answers and knows nothing of them") != std::string::npos);
+  CHECK(told.out.find("lost with their host:\n  rank 1 on " + goes->address() +
+                      ": the host answers and knows nothing of this mesh") != std::string::npos);
 }
 
 TEST_CASE("why: with logs.directory the event log outlives its host, and has what ended with it") {

@@ -115,6 +115,7 @@ TEST_CASE("client: an object that was moved from answers with an error") {
   CHECK(code_of(hosts.states()) == ErrorCode::refused);
   CHECK(code_of(hosts.shutdown()) == ErrorCode::refused);
   CHECK(code_of(hosts.spawn("none", extent("gpu=1"), shell("true"))) == ErrorCode::refused);
+  CHECK(code_of(hosts.spawn_n("none", 1, shell("true"))) == ErrorCode::refused);
   CHECK(hosts.hosts().empty());
   const auto context_now = std::move(context);
   CHECK(code_of(context.send(proc, 1, "x")) == ErrorCode::refused);
