@@ -5,8 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <cctype>
-#include <csignal>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -18,6 +16,7 @@
 #include "cli/support/rank_json.h"
 #include "cli/support/reach.h"
 #include "cli/support/text_error.h"
+#include "client/src/base/parse_signal.h"
 #include "client/src/base/wire_reports.h"
 #include "client/src/context/connection.h"
 #include "client/src/context/context_core.h"
@@ -33,19 +32,6 @@ struct SignalArguments {
   MeshChoice meshes;
   int signal = 0;
 };
-
-/// "USR1", "SIGUSR1", "10". Errors: parse_error.
-Result<int> parse_signal(const std::string& text) {
-  std::string word = text;
-  for (auto& c : word) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  if (word.starts_with("SIG")) word.erase(0, 3);
-  for (int signal = 1; signal < NSIG; ++signal) {
-    const char* const name = ::sigabbrev_np(signal);
-    if (word == std::to_string(signal) || (name != nullptr && word == name)) return signal;
-  }
-  return fail(ErrorCode::parse_error,
-              "'" + text + "' is no signal: use a name like USR1, HUP or STOP, or a number");
-}
 
 /// The ranks that are meant on that host: those that live, as it says, or, when it is silent, those
 /// that have not ended as far as others know.

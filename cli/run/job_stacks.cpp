@@ -9,7 +9,7 @@
 
 #include "cli/run/say.h"
 #include "cli/support/ask_stacks.h"
-#include "cli/watch/stack_tree.h"
+#include "client/src/stacks/stack_tree.h"
 
 namespace meshbus::cli {
 namespace {

@@ -4,6 +4,7 @@
 
 #include "cli/support/command.h"
 #include "cli/support/selector.h"
+#include "client/src/base/parse_ranks.h"
 
 namespace meshbus::cli {
 namespace {

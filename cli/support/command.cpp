@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cli/support/selector.h"
+#include "client/src/base/parse_ranks.h"
 #include "common/base/quantity.h"
 
 namespace meshbus::cli {

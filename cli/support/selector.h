@@ -28,7 +28,4 @@ struct Selector {
   Result<std::vector<ProcMeshRef>> select(const ProcMeshRef& mesh) const;
 };
 
-/// "0-5,7". Errors: parse_error.
-Result<RankSet> parse_ranks(std::string_view text);
-
 }  // namespace meshbus::cli

@@ -16,7 +16,7 @@
 #include "cli/support/rank_json.h"
 #include "cli/support/reach.h"
 #include "cli/support/text_error.h"
-#include "cli/watch/stack_tree.h"
+#include "client/src/stacks/stack_tree.h"
 
 namespace meshbus::cli {
 namespace {

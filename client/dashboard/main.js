@@ -1,11 +1,12 @@
 // Chooses the view by the address, keeps the data coming, and redraws at most four times a second.
 import { h, visible } from './dom.js';
-import { Store, follow, setToken, takeToken } from './store.js';
+import { Store, follow, learnRights, rights, setToken, takeToken } from './store.js';
 import { eventsView, hostView, hostsView, overview } from './overview.js';
 import { gridView } from './grid.js';
 import { meshView, rankView } from './mesh.js';
 import { whyView } from './why.js';
 import { logsView } from './logs.js';
+import { stacksView } from './stacks.js';
 
 const kRedraw = 250;
 const store = new Store();
@@ -25,6 +26,7 @@ const kViews = [
   [/^#\/mesh\/([^/]+)\/rank\/(\d+)$/, rankView],
   [/^#\/mesh\/([^/]+)\/why$/, whyView],
   [/^#\/mesh\/([^/]+)\/logs(?:\/(\d+))?$/, logsView],
+  [/^#\/mesh\/([^/]+)\/stacks(?:\/(\d+))?$/, stacksView],
 ];
 const kLinks = [['#/', 'Overview', 'o'], ['#/hosts', 'Hosts', 'h'], ['#/grid', 'Grid', 'g'], ['#/events', 'Events', 'e']];
 
@@ -73,6 +75,9 @@ function askForToken(why) {
 async function run() {
   for (let pause = 500; ; pause = Math.min(pause * 2, 10000)) {
     try {
+      const couldWrite = rights.write;
+      await learnRights();
+      if (couldWrite !== rights.write) navigate();
       await follow(`api/stream?since=${store.sequence}`, (name, data) => {
         if (name !== 'site') return;
         store.apply(data);

@@ -1,7 +1,8 @@
 // One mesh: its ranks, and when each attempt of them ran; and one rank.
 import { bar, bytes, clock, cut, h, s, show, span, state, table } from './dom.js';
+import { actions } from './acts.js';
 import { eventTable } from './overview.js';
-import { isFailure, stateOf } from './store.js';
+import { isFailure, rights, stateOf } from './store.js';
 
 const kMostRows = 200;
 const kMostLines = 16;
@@ -14,7 +15,7 @@ export function missing(name) {
 
 export function tabs(mesh) {
   return h('p', {}, h('a', { href: link(mesh) }, 'Ranks'), ' · ', h('a', { href: link(mesh, '/why') }, 'Why'), ' · ',
-    h('a', { href: link(mesh, '/logs') }, 'Logs'), ' · ', h('a', { href: `#/grid/${encodeURIComponent(mesh)}` }, 'Grid'));
+    h('a', { href: link(mesh, '/logs') }, 'Logs'), ' · ', rights.write ? [h('a', { href: link(mesh, '/stacks') }, 'Stacks'), ' · '] : '', h('a', { href: `#/grid/${encodeURIComponent(mesh)}` }, 'Grid'));
 }
 
 /** The first of many ranks, by their order, and of those of one order by number. */
@@ -75,7 +76,7 @@ export function meshView(root, store, [name]) {
   const top = h('div');
   const body = h('div');
   let shown = '';
-  root.append(h('h1', {}, name), tabs(name), top, h('h2', {}, 'Ranks'), h('div', { class: 'controls' }, search), body);
+  root.append(h('h1', {}, name), tabs(name), actions(name) ?? '', top, h('h2', {}, 'Ranks'), h('div', { class: 'controls' }, search), body);
   const update = () => {
     const mesh = store.meshes.get(name);
     if (!mesh) { shown = ''; show(body, missing(name)); return show(top); }
@@ -102,7 +103,7 @@ export function meshView(root, store, [name]) {
 
 export function rankView(root, store, [name, number]) {
   const body = h('div');
-  root.append(h('h1', {}, `Rank ${number} of ${name}`), tabs(name), body);
+  root.append(h('h1', {}, `Rank ${number} of ${name}`), tabs(name), actions(name, number) ?? '', body);
   const update = () => {
     const mesh = store.meshes.get(name);
     const rank = mesh?.ranks.get(Number(number));
@@ -116,7 +117,7 @@ export function rankView(root, store, [name, number]) {
         fact('Consequence of rank', rank.because), fact('Stopped by', rank.stop?.by), fact('Stop reason', rank.stop?.reason),
         fact('CPU time', rank.usage ? `${rank.usage.user_s.toFixed(2)} s user, ${rank.usage.system_s.toFixed(2)} s system` : ''),
         fact('Peak memory', bytes(rank.usage?.peak_rss)), fact('Threads', rank.usage?.threads), fact('Last line', h('span', { class: 'mono' }, cut(rank.last_line ?? '')))))),
-      h('p', {}, h('a', { href: link(name, `/logs/${number}`) }, 'Logs of this rank')),
+      h('p', {}, h('a', { href: link(name, `/logs/${number}`) }, 'Logs of this rank'), rights.write ? [' · ', h('a', { href: link(name, `/stacks/${number}`) }, 'Stacks of this rank')] : ''),
       rank.stderr_tail.length > 0 ? h('h2', {}, 'Last lines of stderr') : '',
       rank.stderr_tail.length > 0 ? h('pre', {}, rank.stderr_tail.map((line) => cut(line)).join('\n')) : '',
       h('h2', {}, 'Attempts'), timeline(store, { ...mesh, ranks: new Map([[rank.rank, rank]]) }),

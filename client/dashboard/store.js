@@ -90,6 +90,17 @@ export async function ask(path) {
   return response.json();
 }
 
+/** What this page may do; asked for when the controller answers. */
+export const rights = { write: false };
+export async function learnRights() { rights.write = (await ask('api/rights')).write === true; }
+
+/** Asks for a deed: {ranks, not_done, …}, also when hosts did not do it. Throws when nothing was done. */
+export async function order(verb, body) {
+  const response = await fetch(`api/${verb}`, { method: 'POST', headers: { ...headers(), 'Content-Type': 'application/json' }, cache: 'no-store', body: JSON.stringify(body) });
+  if (!response.ok && response.status !== 502) throw Object.assign(new Error((await response.text()).trim()), { status: response.status });
+  return response.json();
+}
+
 /** Reads a stream of server-sent events until it ends; onEvent(name, data). EventSource cannot send a token. */
 export async function follow(path, onEvent, signal) {
   const response = await fetch(path, { headers: headers(), cache: 'no-store', signal });

@@ -43,4 +43,10 @@ bool HttpAccess::has_token(const HttpRequest& request) const {
                        crypto_generichash_BYTES) == 0;
 }
 
+bool HttpAccess::is_own_origin(const HttpRequest& request) {
+  if (request.origin.empty()) return true;
+  const auto authority = request.origin.find("://");
+  return authority != std::string::npos && request.origin.substr(authority + 3) == request.host;
+}
+
 }  // namespace meshbus::http

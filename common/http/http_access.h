@@ -23,6 +23,8 @@ class HttpAccess {
   bool is_host_known(std::string_view host) const;
   /// Whether the request has the token. Takes the same time for every wrong one.
   bool has_token(const HttpRequest& request) const;
+  /// Whether the request comes from a page of this server, or from no page at all.
+  static bool is_own_origin(const HttpRequest& request);
 
  private:
   HostAddr served_;

@@ -1,7 +1,8 @@
-// Benchmark site: thousands of procs that sleep on one host, seen as a site: the first view, then
-// what it costs to go on looking while nothing changes.
+// Benchmark site: thousands of procs that sleep on one or two hosts, seen as a site: the first
+// view, then what it costs to go on looking while nothing changes.
 #include <stdlib.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <ctime>
@@ -28,6 +29,12 @@ using Clock = std::chrono::steady_clock;
 using Milliseconds = std::chrono::duration<double, std::milli>;
 
 constexpr std::chrono::seconds kSiteLimit{300};
+/// A host takes a third of the files that it may open: 6666 of 20,000.
+constexpr std::size_t kMostProcsOfHost = 5000;
+
+std::size_t hosts_for(std::size_t procs) {
+  return (procs + kMostProcsOfHost - 1) / kMostProcsOfHost;
+}
 
 double own_cpu_seconds() {
   timespec time{};
@@ -43,13 +50,14 @@ pid_t parent_of(pid_t pid) {
   return behind == std::string::npos ? 0 : std::stoi(text.substr(behind + 4));
 }
 
-/// The children of a warden: agent, broker, keeper, and the exporter if there is one.
-std::vector<pid_t> roles_of(pid_t warden) {
+/// The children of wardens: agents, brokers, keepers, and the exporters if there are some.
+std::vector<pid_t> roles_of(const std::vector<pid_t>& wardens) {
   std::vector<pid_t> roles;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
     const auto name = entry.path().filename().string();
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    if (const pid_t pid = std::stoi(name); parent_of(pid) == warden) roles.push_back(pid);
+    const pid_t pid = std::stoi(name);
+    if (std::ranges::find(wardens, parent_of(pid)) != wardens.end()) roles.push_back(pid);
   }
   return roles;
 }
@@ -70,14 +78,17 @@ double mib_of(const std::vector<pid_t>& pids) {
 Figures attend(std::size_t procs, std::chrono::milliseconds time, bool is_attended) {
   const SocketFolder folder;
   ::setenv("XDG_RUNTIME_DIR", folder.path().c_str(), 1);
-  Cockpit cockpit(folder.path());
+  Cockpit cockpit(folder.path(), hosts_for(procs));
   auto context = must(Context::create());
-  auto hosts = must(HostMesh::attach(context, "site", {must(HostAddr::parse(cockpit.address()))}));
+  std::vector<HostAddr> addresses;
+  for (const auto& address : cockpit.addresses())
+    addresses.push_back(must(HostAddr::parse(address)));
+  auto hosts = must(HostMesh::attach(context, "site", addresses));
   auto mesh = must(hosts.spawn_n("crowd", procs,
                                  {.command = {"/bin/sleep", "1000"}, .ready_limit = kSiteLimit},
                                  {.on_failure = [](const RankReport&) {}}));
   if (is_attended) cockpit.attach();
-  const auto roles = roles_of(cockpit.warden());
+  const auto roles = roles_of(cockpit.wardens());
   // Until the host has looked at what each of them uses.
   std::this_thread::sleep_for(time);  // sleep-ok: what is measured follows
   const auto now = [&] {
@@ -107,13 +118,16 @@ Figures look(std::size_t procs, std::chrono::milliseconds time, bool is_watched)
   const SocketFolder folder;
   ::setenv("XDG_RUNTIME_DIR", folder.path().c_str(), 1);
   auto context = must(Context::create());
-  auto hosts = must(HostMesh::process(context, must(Extent::parse("host=1")),
-                                      {.program = own_folder() + "meshbus"}));
+  auto hosts = must(
+      HostMesh::process(context, must(Extent::parse("host=" + std::to_string(hosts_for(procs)))),
+                        {.program = own_folder() + "meshbus"}));
   auto mesh = must(hosts.spawn_n("crowd", procs,
                                  {.command = {"/bin/sleep", "1000"}, .ready_limit = kSiteLimit},
                                  {.on_failure = [](const RankReport&) {}}));
-  const auto agent = static_cast<pid_t>(must(hosts.states()).at(0).pid);
-  const auto roles = roles_of(parent_of(agent));
+  std::vector<pid_t> wardens;
+  for (const auto& host : must(hosts.states()))
+    wardens.push_back(parent_of(static_cast<pid_t>(host.pid)));
+  const auto roles = roles_of(wardens);
   Figures figures;
   std::optional<Site> site;
   std::uint64_t sequence = 0;
@@ -151,12 +165,14 @@ Figures look(std::size_t procs, std::chrono::milliseconds time, bool is_watched)
 }  // namespace
 
 int run_site(const Settings& settings, const Amounts& amounts) {
-  Comparison comparison("site",
-                        "N sleeping procs on one host as a site: the first view, then CPU while "
-                        "nothing changes (1000 = all of one)",
-                        settings);
+  Comparison comparison(
+      "site",
+      "N sleeping procs, at most 5000 a host, as a site: the first view, then CPU while "
+      "nothing changes (1000 = all of one)",
+      settings);
   comparison.note(
-      "watcher: this process, the launcher of these procs; host: its agent, broker and keeper");
+      "watcher: this process, the launcher of these procs; host: agents, brokers, keepers, "
+      "exporters");
   const std::chrono::milliseconds time(amounts.duration_ms);
   for (const std::size_t procs : amounts.sizes) {
     comparison.add(

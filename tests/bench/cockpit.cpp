@@ -11,6 +11,7 @@
 #include <array>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <stdexcept>
 
@@ -106,30 +107,55 @@ void HttpReader::read() {
   }
 }
 
-Cockpit::Cockpit(const std::string& folder) : folder_(folder) {
+Cockpit::Cockpit(const std::string& folder, std::size_t hosts) : folder_(folder) {
   const auto quiet = [](std::vector<std::string> words) {
     words.insert(words.begin(), {"/bin/sh", "-c", "exec \"$@\" >/dev/null 2>&1", "sh"});
     return words;
   };
-  host_ = std::make_unique<Child>(std::vector<std::string>{
-      own_folder() + "meshbus", "host", "--metrics", "unix:" + folder + "/metrics"});
-  address_ = nlohmann::json::parse(host_->read_line()).at("host").get<std::string>();
-  controller_ = std::make_unique<Child>(quiet({own_folder() + "meshbus-controller", "--hosts",
-                                               address_, "--http", "unix:" + folder + "/page"}));
-  for (const std::string socket : {"/metrics", "/page"})
-    wait_for(socket, [&] { return static_cast<bool>(connect_to(folder + socket)); });
+  for (std::size_t i = 0; i < hosts; ++i) {
+    // One host has one run directory.
+    const auto run = folder + "/run" + std::to_string(i);
+    std::filesystem::create_directory(run);
+    std::filesystem::permissions(run, std::filesystem::perms::owner_all);
+    hosts_.push_back(std::make_unique<Child>(
+        std::vector<std::string>{"/usr/bin/env", "XDG_RUNTIME_DIR=" + run, own_folder() + "meshbus",
+                                 "host", "--metrics", "unix:" + metrics_of(i)}));
+    addresses_.push_back(
+        nlohmann::json::parse(hosts_.back()->read_line()).at("host").get<std::string>());
+  }
+  controller_ =
+      std::make_unique<Child>(quiet({own_folder() + "meshbus-controller", "--hosts",
+                                     joined_addresses(), "--http", "unix:" + folder + "/page"}));
+  const auto wait_for_server = [](const std::string& socket) {
+    wait_for(socket, [&] { return static_cast<bool>(connect_to(socket)); });
+  };
+  for (std::size_t i = 0; i < hosts; ++i) wait_for_server(metrics_of(i));
+  wait_for_server(folder + "/page");
+}
+
+std::string Cockpit::joined_addresses() const {
+  std::string joined;
+  for (const auto& address : addresses_) joined += (joined.empty() ? "" : ",") + address;
+  return joined;
+}
+
+std::vector<pid_t> Cockpit::wardens() const {
+  std::vector<pid_t> pids;
+  for (const auto& host : hosts_) pids.push_back(host->pid());
+  return pids;
 }
 
 void Cockpit::attach() {
   ::setenv("TERM", "xterm-256color", 1);
   top_ = std::make_unique<OnTerminal>(
-      std::vector<std::string>{own_folder() + "meshbus", "top", "--hosts", address_});
-  const auto read = [&](const char* socket, const char* path, std::chrono::milliseconds again) {
-    readers_.push_back(std::make_unique<HttpReader>(folder_ + socket, path, again));
+      std::vector<std::string>{own_folder() + "meshbus", "top", "--hosts", joined_addresses()});
+  const auto read = [&](const std::string& socket, const char* path,
+                        std::chrono::milliseconds again) {
+    readers_.push_back(std::make_unique<HttpReader>(socket, path, again));
   };
-  read("/page", "/api/stream", 0ms);
-  read("/page", "/metrics", kScrapes);
-  read("/metrics", "/metrics", kScrapes);
+  read(folder_ + "/page", "/api/stream", 0ms);
+  read(folder_ + "/page", "/metrics", kScrapes);
+  for (std::size_t i = 0; i < hosts_.size(); ++i) read(metrics_of(i), "/metrics", kScrapes);
   wait_for("the screen of top", [&] { return top_->written() > 1000; });
   for (const auto& one : readers_)
     wait_for("an answer of http", [&] { return one->received() > 100; });

@@ -57,26 +57,34 @@ class HttpReader {
   std::thread thread_;
 };
 
-/// A host with metrics and a controller with a page, as a site has them, and those that look on:
-/// top, a browser's stream and a scraper.
+/// Hosts with metrics and a controller with a page, as a site has them, and those that look on:
+/// top, a browser's stream and a scraper of each.
 class Cockpit {
  public:
   /// Between two scrapes of a server; Prometheus' own default is a minute.
   static constexpr std::chrono::milliseconds kScrapes{5000};
 
-  explicit Cockpit(const std::string& folder);
+  /// Everything lies in the folder.
+  Cockpit(const std::string& folder, std::size_t hosts);
 
-  const std::string& address() const noexcept { return address_; }
-  pid_t warden() const noexcept { return host_->pid(); }
+  /// The addresses of the hosts.
+  const std::vector<std::string>& addresses() const noexcept { return addresses_; }
+  std::vector<pid_t> wardens() const;
   pid_t controller() const noexcept { return controller_->pid(); }
   /// Waits until top has drawn and the page's stream has begun.
   void attach();
   pid_t top() const noexcept { return top_->pid(); }
 
  private:
+  std::string joined_addresses() const;
+  std::string metrics_of(std::size_t host) const {
+    return folder_ + "/metrics" + std::to_string(host);
+  }
+
   std::string folder_;
-  std::string address_;
-  std::unique_ptr<Child> host_, controller_;
+  std::vector<std::string> addresses_;
+  std::vector<std::unique_ptr<Child>> hosts_;
+  std::unique_ptr<Child> controller_;
   std::unique_ptr<OnTerminal> top_;
   std::vector<std::unique_ptr<HttpReader>> readers_;
 };

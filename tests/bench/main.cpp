@@ -120,7 +120,7 @@ std::vector<Verb> all_verbs() {
        nullptr,
        run_usage},
       {"site",
-       "N sleeping procs on one host as a site: the first view, then CPU while nothing changes, "
+       "N sleeping procs as a site: the first view, then CPU while nothing changes, "
        "with and without top, a page and a scraper",
        {.sizes = {1000, 3000, 10'000}, .duration_ms = 10'000},
        "procs",

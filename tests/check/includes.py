@@ -60,6 +60,7 @@ CLIENT = [
     "client/src/hands",
     "client/src/actors",
     "client/src/allocate",
+    "client/src/stacks",
     "client/src/site",
 ]
 CLI = [

@@ -32,7 +32,7 @@ constexpr std::size_t kMostLogHosts = 64;
 /// A first view of 200,000 ranks fits.
 constexpr HttpServer::Limits kLimits{
     .connections = 64,
-    .connection = {.request = {.head = 16 * 1024, .body = 0}, .stream = 512 * 1024 * 1024}};
+    .connection = {.request = {.head = 16 * 1024, .body = 16 * 1024}, .stream = 512 * 1024 * 1024}};
 
 /// Nothing but files of this server, no inline script or style, no markup made of texts, no frames.
 constexpr const char* kPolicy =
@@ -45,6 +45,12 @@ HttpResponse with_policy(HttpResponse response) {
   response.headers.emplace_back("Cross-Origin-Resource-Policy", "same-origin");
   response.headers.emplace_back("Cross-Origin-Opener-Policy", "same-origin");
   return response;
+}
+
+HttpResponse token_missing() {
+  return {.status = 401,
+          .body = "the API needs the token of the controller\n",
+          .headers = {{"WWW-Authenticate", "Bearer"}}};
 }
 
 /// Nothing: it is no number.
@@ -77,7 +83,9 @@ PageServer::PageServer(Reactor& reactor, zmq::context_t& context, http::HttpSock
       server_(reactor, std::move(socket), kLimits,
               [this](const HttpRequest& request, const HttpServer::Reply& reply) {
                 on_request(request, reply);
-              }) {}
+              }) {
+  if (options.acts) acts_.emplace(reactor, site_, std::move(*options.acts));
+}
 
 PageServer::~PageServer() {
   reactor_.cancel(timer_);
@@ -99,8 +107,7 @@ HttpResponse PageServer::health() const {
 
 void PageServer::on_request(const HttpRequest& request, const HttpServer::Reply& reply) {
   if (!access_.is_host_known(request.host)) return reply.send(with_policy(http::unknown_host()));
-  if (request.method == "POST")
-    return reply.send(with_policy(text_response(405, "this server only reads")));
+  if (request.method == "POST") return on_order(request, reply);
   if (request.path.starts_with("/api/")) return on_api(request, reply);
   if (request.path == "/healthz") return reply.send(with_policy(health()));
   if (request.path != "/metrics") return reply.send(with_policy(find_file(request.path)));
@@ -108,15 +115,37 @@ void PageServer::on_request(const HttpRequest& request, const HttpServer::Reply&
   reply.send(with_policy({.type = http::MetricSet::kType, .body = metrics_.render()}));
 }
 
+void PageServer::on_order(const HttpRequest& request, const HttpServer::Reply& reply) {
+  if (!acts_)
+    return reply.send(with_policy(
+        text_response(405, "this page only reads; meshbus-controller --http-write lets it act")));
+  if (!access_.has_token(request)) return reply.send(with_policy(token_missing()));
+  if (!http::HttpAccess::is_own_origin(request))
+    return reply.send(with_policy(text_response(403, "a page of another server asks for this")));
+  auto order = PageOrder::parse(request.path, request.body);
+  if (!order) {
+    const int status = order.error().code() == ErrorCode::not_exist ? 404 : 400;
+    return reply.send(with_policy(text_response(status, order.error().detail())));
+  }
+  acts_->act(std::move(*order), [reply](const PageActs::Outcome& outcome) {
+    const bool is_json = outcome.status == 200 || outcome.status == 502;
+    reply.send(with_policy(is_json ? HttpResponse{.status = outcome.status,
+                                                  .type = "application/json",
+                                                  .body = outcome.text}
+                                   : text_response(outcome.status, outcome.text)));
+  });
+}
+
 void PageServer::on_api(const HttpRequest& request, const HttpServer::Reply& reply) {
-  if (!access_.has_token(request))
-    return reply.send(with_policy({.status = 401,
-                                   .body = "the API needs the token of the controller\n",
-                                   .headers = {{"WWW-Authenticate", "Bearer"}}}));
+  if (!access_.has_token(request)) return reply.send(with_policy(token_missing()));
   const auto since = read_number(request.find_query("since"));
   if (!since) return reply.send(with_policy(text_response(400, "since: expected a number")));
   if (request.path == "/api/site")
     return reply.send(with_policy({.type = "application/json", .body = make_view(*since) + "\n"}));
+  if (request.path == "/api/rights")
+    return reply.send(
+        with_policy({.type = "application/json",
+                     .body = acts_ ? "{\"write\": true}\n" : "{\"write\": false}\n"}));
   if (request.path == "/api/stream" && request.method == "GET") return add_reader(reply, *since);
   if (request.path == "/api/logs" && request.method == "GET") return add_log_reader(request, reply);
   reply.send(with_policy(text_response(404, "the API has no such path")));

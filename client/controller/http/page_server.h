@@ -10,6 +10,7 @@
 
 #include "client/controller/controller_counts.h"
 #include "client/controller/http/controller_metrics.h"
+#include "client/controller/http/page_acts.h"
 #include "client/controller/http/page_logs.h"
 #include "client/src/site/site_feed.h"
 #include "common/http/http_access.h"
@@ -19,12 +20,14 @@
 namespace meshbus {
 
 /// The page of a controller, the API behind it (share/openapi/controller.json) and its metrics. It
-/// only reads. Lives on the reactor's thread.
+/// only reads, unless Options::acts is there. Lives on the reactor's thread.
 class PageServer {
  public:
   struct Options {
     std::string token;  ///< What requests to the API must bear; empty: nothing.
     SiteFeed::Options site;
+    /// How the page acts; nothing: it only reads.
+    std::optional<PageActs::Options> acts = {};
   };
   PageServer(Reactor& reactor, zmq::context_t& context, http::HttpSocket socket, Options options);
   ~PageServer();
@@ -44,6 +47,7 @@ class PageServer {
 
   void on_request(const http::HttpRequest& request, const http::HttpServer::Reply& reply);
   void on_api(const http::HttpRequest& request, const http::HttpServer::Reply& reply);
+  void on_order(const http::HttpRequest& request, const http::HttpServer::Reply& reply);
   http::HttpResponse health() const;
   void add_reader(const http::HttpServer::Reply& reply, std::uint64_t since);
   void add_log_reader(const http::HttpRequest& request, const http::HttpServer::Reply& reply);
@@ -63,6 +67,7 @@ class PageServer {
   std::function<void(const HostAddr&, Session::Options&)> reach_;
   PageLogs logs_;
   SiteFeed site_;
+  std::optional<PageActs> acts_;
   http::HttpServer server_;
 };
 

@@ -41,6 +41,7 @@ struct Arguments {
   /// Where to serve the page. Empty: nowhere.
   std::string http;
   std::string http_token;
+  bool is_http_write = false;
 };
 
 int give_up(int code, const std::string& why) {
@@ -161,7 +162,11 @@ struct Page {
 /// Nothing: no page is wanted. Errors: configuration_error, io_error.
 Result<std::optional<Page>> make_page(const Arguments& arguments,
                                       const Controller::Options& controller) {
-  if (arguments.http.empty()) return std::nullopt;
+  if (arguments.http.empty()) {
+    if (arguments.is_http_write)
+      return fail(ErrorCode::configuration_error, "--http-write needs a page: add --http ADDRESS");
+    return std::nullopt;
+  }
   const auto address = HostAddr::parse(arguments.http);
   if (!address) return fail(address.error().within("--http"));
   Page page;
@@ -177,6 +182,9 @@ Result<std::optional<Page>> make_page(const Arguments& arguments,
   if (!socket) return fail(socket.error().within("--http"));
   page.socket = std::move(*socket);
   page.options.site = {.hosts = controller.hosts, .site = {}, .reach = controller.reach};
+  if (arguments.is_http_write)
+    page.options.acts = {.requester = "the page at " + address->to_string(),
+                         .grace = controller.grace};
   return page;
 }
 
@@ -217,6 +225,8 @@ int run(int argc, char** argv) {
                  "File with the token that the page asks for; it is made when there is none. "
                  "Needed with tcp")
       ->type_name("FILE");
+  app.add_flag("--http-write", arguments.is_http_write,
+               "Let the page stop and signal ranks and look at their stacks; else it only reads");
   app.add_option("--set", arguments.settings, "A setting: KEY=VALUE, as in supervision.poll=10s")
       ->type_name("KEY=VALUE");
   try {

@@ -31,7 +31,7 @@ constexpr std::chrono::milliseconds kOwnerLimit{5000};
 constexpr std::chrono::milliseconds kLastLook{1000};
 
 /// Whether it may have been done all the same, or may be done yet.
-bool is_unclear(ErrorCode code) {
+bool may_be_done(ErrorCode code) {
   switch (code) {
     case ErrorCode::timeout:
     case ErrorCode::fate_unknown:
@@ -92,7 +92,7 @@ class TakeOver {
       const auto looked = look(end_);
       if (is_ours() || (done && looked)) return {};
       const auto error = done ? looked.error() : done.error();
-      if (!is_unclear(error.code())) return fail(error);
+      if (!may_be_done(error.code())) return fail(error);
       if (left_until(end_) <= kAskAgain)
         return fail(error.within("it may be done all the same, or yet (" + survey_->words() +
                                  "): take it over again to know; until then this launcher renews "
@@ -247,7 +247,7 @@ Result<ProcMesh> HostMesh::take_over(std::string_view mesh, Handlers handlers,
   core.run([&] { connection.updates().add(monitor, core.reactor()); });
   if (auto taken = taking.take(lease); !taken) {
     const auto problem = taken.error();
-    if (!is_unclear(problem.code())) {
+    if (!may_be_done(problem.code())) {
       core.run([&] { connection.updates().remove(*monitor); });
       monitor->abandon();
       return fail(problem);

@@ -149,6 +149,15 @@ void HostFeed::ask(const Destination& to, Question question,
                 });
 }
 
+void HostFeed::request(const ControlBody& body, std::chrono::milliseconds limit,
+                       Bus::Answer answer) {
+  bus_->request(Destination::to_agent(options_.host), body, limit,
+                [answer = std::move(answer),
+                 alive = std::weak_ptr<void>(alive_)](Result<ControlMessage> said) {
+                  if (!alive.expired()) answer(std::move(said));
+                });
+}
+
 void HostFeed::drop_round() {
   round_ = {.number = round_.number + 1};
 }

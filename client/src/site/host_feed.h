@@ -34,6 +34,9 @@ class HostFeed {
   HostFeed(const HostFeed&) = delete;
   HostFeed& operator=(const HostFeed&) = delete;
 
+  /// Asks the agent of the host something else; see SiteFeed::request().
+  void request(const ControlBody& body, std::chrono::milliseconds limit, Bus::Answer answer);
+
  private:
   /// Questions about everything, one after the other.
   struct Round {

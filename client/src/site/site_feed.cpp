@@ -20,13 +20,18 @@ SiteFeed::SiteFeed(Reactor& reactor, zmq::context_t& context, Options options,
   const auto share =
       std::max<std::size_t>(1, (hosts.size() + kHostsPerPeriod - 1) / kHostsPerPeriod);
   for (const auto& host : hosts)
-    feeds_.push_back(
-        std::make_unique<HostFeed>(reactor, context, table_,
-                                   HostFeed::Options{.host = host,
-                                                     .period = options.site.period * share,
-                                                     .limit = options.site.limit,
-                                                     .reach = options.reach},
-                                   [this] { on_change_(); }));
+    feeds_.emplace(
+        host, std::make_unique<HostFeed>(reactor, context, table_,
+                                         HostFeed::Options{.host = host,
+                                                           .period = options.site.period * share,
+                                                           .limit = options.site.limit,
+                                                           .reach = options.reach},
+                                         [this] { on_change_(); }));
+}
+
+void SiteFeed::request(const HostAddr& host, const ControlBody& body,
+                       std::chrono::milliseconds limit, const Bus::Answer& answer) {
+  feeds_.at(host)->request(body, limit, answer);
 }
 
 }  // namespace meshbus

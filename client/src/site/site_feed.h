@@ -1,6 +1,8 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -8,6 +10,7 @@
 
 #include "client/src/site/host_feed.h"
 #include "client/src/site/site_table.h"
+#include "common/bus/bus.h"
 #include "common/loop/reactor.h"
 
 namespace meshbus {
@@ -30,11 +33,16 @@ class SiteFeed {
   SiteFeed& operator=(const SiteFeed&) = delete;
 
   const SiteTable& table() const noexcept { return table_; }
+  /// Asks the agent of a host, on the connection that it is watched on. `answer` is called once,
+  /// never from inside this call, and not after the end of this object. The host is one of
+  /// Options::hosts. Errors: those of Bus::request().
+  void request(const HostAddr& host, const ControlBody& body, std::chrono::milliseconds limit,
+               const Bus::Answer& answer);
 
  private:
   SiteTable table_;
   std::function<void()> on_change_;
-  std::vector<std::unique_ptr<HostFeed>> feeds_;
+  std::map<HostAddr, std::unique_ptr<HostFeed>> feeds_;
 };
 
 }  // namespace meshbus

@@ -67,9 +67,20 @@ void check_schema(const json& api, const json& schema, const json& value, const 
 
 /// A host and a controller with a page.
 struct Fixture {
-  explicit Fixture(const std::string& address = "tcp:127.0.0.1:0")
-      : controller({bin("meshbus-controller"), "--hosts", host.address(), "--http", address,
-                    "--http-token", dir / "token", "--set", "supervision.poll=1s"}) {
+  explicit Fixture(const std::string& address = "tcp:127.0.0.1:0", const Words& more = {})
+      : controller([&] {
+          Words words{bin("meshbus-controller"),
+                      "--hosts",
+                      host.address(),
+                      "--http",
+                      address,
+                      "--http-token",
+                      dir / "token",
+                      "--set",
+                      "supervision.poll=1s"};
+          words.insert(words.end(), more.begin(), more.end());
+          return words;
+        }()) {
     controller.wait_for_output("the page is at ", in_time);
     const auto& text = controller.err();
     const auto begin = text.find("the page is at ") + 15;
@@ -83,6 +94,30 @@ struct Fixture {
     INFO(answer.head);
     REQUIRE(answer.status == 200);
     return json::parse(answer.body);
+  }
+  HttpAnswer post(const std::string& path, const json& body) const {
+    return post(path, body, headers());
+  }
+  HttpAnswer post(const std::string& path, const json& body,
+                  const std::vector<std::string>& lines) const {
+    const auto text = body.dump();
+    std::string request = "POST " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Length: " +
+                          std::to_string(text.size()) + "\r\n";
+    for (const auto& line : lines) request += line + "\r\n";
+    HttpClient client(url);
+    client.send(request + "\r\n" + text);
+    return client.read_all();
+  }
+  /// The name of the only mesh, once that many ranks of it are ready.
+  std::string mesh_of(std::size_t ranks) const {
+    const auto seen = site_when([&](const json& one) {
+      if (one.at("meshes").empty()) return false;
+      std::size_t ready = 0;
+      for (const auto& rank : one.at("meshes").at(0).at("ranks"))
+        if (rank.at("status") == "ready") ++ready;
+      return ready == ranks;
+    });
+    return seen.at("meshes").at(0).at("mesh");
   }
   /// Waits for a site of which that holds.
   json site_when(const std::function<bool(const json&)>& holds) const {
@@ -162,7 +197,7 @@ TEST_CASE("page: the API is as its OpenAPI file says") {
   // A number of another life is no number.
   CHECK_FALSE(at.site(1'000'000'000).at("hosts").empty());
   for (const auto& [path, methods] : api.at("paths").items()) {
-    if (path == "/api/stream" || path == "/api/logs") continue;
+    if (path == "/api/stream" || path == "/api/logs" || !methods.contains("get")) continue;
     INFO(path);
     CHECK(http_get(at.url, path, at.headers()).status == 200);
   }
@@ -309,6 +344,141 @@ TEST_CASE("page: a unix socket needs no token, and is removed") {
     CHECK(at.controller.wait_exit(in_time) == ExitStatus::exited(0));
   }
   CHECK_FALSE(std::filesystem::exists(path));
+}
+
+TEST_CASE("page: it acts when the controller lets it, and says what was done") {
+  const Fixture at("tcp:127.0.0.1:0", {"--http-write"});
+  const auto api = read_openapi();
+  const auto check_answer = [&](const HttpAnswer& answer, const std::string& schema) {
+    INFO(answer.head, answer.body);
+    REQUIRE(answer.status == 200);
+    const auto said = json::parse(answer.body);
+    check_schema(api, api.at("components").at("schemas").at(schema), said, schema);
+    CHECK(said.at("not_done").empty());
+    return said;
+  };
+  Process job(
+      cli({"run", "--hosts", at.host.address(), "-n", "3", "--name", "job", "--", "sh", "-c",
+           "trap 'echo \"heard in $RANK\"' USR1; echo begun; while :; do sleep 0.05; "
+           "done"}));
+  REQUIRE(wait_until(
+      [&] {
+        // Reading is what is_running() does besides.
+        REQUIRE(job.is_running());
+        const auto lines = lines_of(job.out());
+        return std::count_if(lines.begin(), lines.end(), [](const std::string& line) {
+                 return line.find("begun") != std::string::npos;
+               }) == 3;
+      },
+      in_time));
+  const auto name = at.mesh_of(3);
+  CHECK(json::parse(http_get(at.url, "/api/rights", at.headers()).body) == json{{"write", true}});
+
+  const auto signalled = check_answer(
+      at.post("/api/signal", {{"mesh", name}, {"ranks", "0,2"}, {"signal", "USR1"}}), "Outcome");
+  CHECK(signalled.at("ranks") == "0,2");
+  job.wait_for_output("heard in 0", in_time);
+  job.wait_for_output("heard in 2", in_time);
+  const auto looked = check_answer(at.post("/api/stacks", {{"mesh", name}}), "Stacks");
+  CHECK(looked.at("ranks") == "0-2");
+  CHECK_FALSE(looked.at("stacks").empty());
+  const auto stopped = check_answer(
+      at.post("/api/stop",
+              {{"mesh", name}, {"ranks", "1"}, {"grace_s", 0}, {"reason", "it is enough"}}),
+      "Outcome");
+  CHECK(stopped.at("ranks") == "1");
+  const auto ended = at.site_when([](const json& site) {
+    const auto& ranks = site.at("meshes").at(0).at("ranks");
+    return !ranks.at(1).at("ended").is_null();
+  });
+  const auto& stop = ended.at("meshes").at(0).at("ranks").at(1).at("stop");
+  CHECK(stop.at("reason") == "it is enough");
+  CHECK(stop.at("by") == "the page at tcp:127.0.0.1:0");
+  CHECK(job.out().find("heard in 1") == std::string::npos);
+  // What has ended can be neither signalled nor stopped again.
+  CHECK(at.post("/api/signal", {{"mesh", name}, {"ranks", "1"}, {"signal", "HUP"}}).status == 409);
+  CHECK(at.post("/api/stop", {{"mesh", name}, {"ranks", "1"}}).status == 409);
+  // The launcher ends the others.
+  job.wait_exit(in_time);
+  // The trail of the host has the orders.
+  const auto trail = run_cli({"audit", "--hosts", at.host.address(), "--mesh", name});
+  for (const std::string verb : {"signal", "stacks", "stop"}) {
+    INFO(verb, trail.out);
+    CHECK(trail.out.find(" " + verb) != std::string::npos);
+  }
+}
+
+TEST_CASE("page: orders that are wrong, of strangers or of other pages do nothing") {
+  const Fixture at("tcp:127.0.0.1:0", {"--http-write"});
+  Process job(cli(
+      {"run", "--hosts", at.host.address(), "-n", "2", "--name", "job", "--", "sleep", "1000"}));
+  const auto name = at.mesh_of(2);
+  const auto said = [&](const json& body, const std::string& path = "/api/stop") {
+    const auto answer = at.post(path, body);
+    return std::to_string(answer.status) + " " + answer.body;
+  };
+  CHECK(said(json::array()) == "400 the body of this request is a JSON object\n");
+  CHECK(said({{"rank", 1}}) == "400 mesh: expected the name of a mesh\n");
+  CHECK(said({{"mesh", 7}}) == "400 mesh: expected a text\n");
+  CHECK(said({{"mesh", name}, {"rank", "1"}}) ==
+        "400 there is no field 'rank' here; there are grace_s, mesh, ranks, reason\n");
+  CHECK(said({{"mesh", name}, {"ranks", "1-"}}) == "400 ranks: expected ranks like \"0-5,7\"\n");
+  CHECK(said({{"mesh", name}, {"grace_s", -1}}) ==
+        "400 grace_s: expected seconds from 0 to 86400\n");
+  CHECK(said({{"mesh", name}, {"grace_s", "1"}}) == "400 grace_s: expected a number\n");
+  CHECK(said({{"mesh", name}, {"reason", std::string(201, 'x')}}) ==
+        "400 reason: expected at most 200 bytes of text\n");
+  CHECK(said({{"mesh", name}}, "/api/signal") ==
+        "400 signal: expected a name like USR1, or a number as a text\n");
+  CHECK(
+      said({{"mesh", name}, {"signal", "NONE"}}, "/api/signal").starts_with("400 signal: 'NONE'"));
+  CHECK(said({{"mesh", name}, {"kernel_only", 1}}, "/api/stacks") ==
+        "400 kernel_only: expected true or false\n");
+  CHECK(said({{"mesh", name}, {"ranks", "1-2"}}) == "404 the mesh has 2 ranks\n");
+  CHECK(said({{"mesh", "job"}}) == "404 this site has no such mesh\n");
+  CHECK(said({{"mesh", name}}, "/api/shutdown") == "404 the API has no such path\n");
+
+  const json all{{"mesh", name}};
+  CHECK(at.post("/api/stop", all, {}).status == 401);
+  CHECK(at.post("/api/stop", all, {"Authorization: Bearer " + at.token + "0"}).status == 401);
+  auto foreign = at.headers();
+  foreign.emplace_back("Origin: http://evil.example");
+  CHECK(at.post("/api/stop", all, foreign).status == 403);
+  HttpClient large(at.url);
+  large.send("POST /api/stop HTTP/1.1\r\nHost: localhost\r\nContent-Length: 17000\r\n\r\n");
+  CHECK(large.read_all().status == 413);
+  HttpClient cut(at.url);
+  cut.send("POST /api/stop HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{");
+  CHECK(cut.is_closed_within(in_time));
+  const auto ranks = at.site().at("meshes").at(0).at("ranks");
+  for (const auto& rank : ranks) CHECK(rank.at("stop").is_null());
+
+  // A frozen host did nothing, and the page does not say that it did.
+  const pid_t agent = at.host.ready().at("agent_pid");
+  REQUIRE(::kill(agent, SIGSTOP) == 0);
+  const auto silent = at.post("/api/signal", {{"mesh", name}, {"signal", "HUP"}});
+  ::kill(agent, SIGCONT);
+  CHECK(silent.status == 502);
+  CHECK(json::parse(silent.body).at("ranks") == "none");
+  CHECK(json::parse(silent.body)
+            .at("not_done")
+            .at(0)
+            .get<std::string>()
+            .starts_with("ranks 0-1 on host " + at.host.address() + ": "));
+  CHECK(wait_until([&] { return at.post("/api/stop", all).status == 200; }, in_time));
+  job.wait_exit(in_time);
+}
+
+TEST_CASE("page: a page that only reads does nothing, and a page is needed to act") {
+  const Fixture at;
+  const auto answer = at.post("/api/stop", {{"mesh", "job"}});
+  CHECK(answer.status == 405);
+  CHECK(answer.body == "this page only reads; meshbus-controller --http-write lets it act\n");
+  CHECK(json::parse(http_get(at.url, "/api/rights", at.headers()).body) == json{{"write", false}});
+  const auto without =
+      run({bin("meshbus-controller"), "--hosts", at.host.address(), "--http-write"}, in_time);
+  CHECK(without.status == ExitStatus::exited(2));
+  CHECK(without.err.find("--http-write needs a page: add --http ADDRESS") != std::string::npos);
 }
 
 TEST_CASE("page: metrics and health of the controller") {
@@ -472,4 +642,46 @@ TEST_CASE("page: a user clicks through all of it" * doctest::test_suite(need::ch
   CHECK(refused != std::string::npos);
   CHECK(std::count(complaints.begin(), complaints.end(), '\n') == 2);
   INFO(complaints);
+}
+
+TEST_CASE("page: a user looks at stacks, signals a rank and stops a mesh" *
+          doctest::test_suite(need::chromedriver)) {
+  const Fixture at("tcp:127.0.0.1:0", {"--http-write"});
+  Process job(cli({"run", "--hosts", at.host.address(), "-n", "2", "--name", "job", "--", "sh",
+                   "-c", "trap 'echo \"heard in $RANK\"' USR1; while :; do sleep 0.05; done"}));
+  const auto name = at.mesh_of(2);
+  std::ifstream file(source_dir() + "/tests/integration/controller/accessible.js");
+  const std::string check((std::istreambuf_iterator<char>(file)), {});
+  Browser browser;
+  browser.open(at.url + "/#token=" + at.token + "&view=/mesh/" + name);
+  browser.find("#link", "live");
+  browser.click("main a", "Stacks");
+  browser.find("main p", "Ranks 0-1, looked at in");
+  browser.find("main h2", "Ranks 0");
+  CHECK(browser.run(check) == "");
+  browser.click("main a", "Ranks");
+  browser.click("td.number a", "1");
+  browser.click("button", "Signal…");
+  browser.find("dialog h2", "Send a signal to rank 1 of " + name);
+  CHECK(browser.run(check) == "");
+  browser.click("dialog button", "Send");
+  browser.find("dialog p", "The signal was sent: ranks 1.");
+  job.wait_for_output("heard in 1", in_time);
+  browser.click("dialog button", "Close");
+  browser.click("main a", "Ranks");
+  browser.click("button", "Stop…");
+  browser.type("dialog input[name=reason]", "enough of it");
+  browser.type("dialog input[name=grace_s]", "0");
+  browser.click("dialog button", "Cancel");
+  CHECK(job.is_running());
+  browser.click("button", "Stop…");
+  browser.type("dialog input[name=reason]", "enough of it");
+  browser.type("dialog input[name=grace_s]", "0");
+  browser.click("dialog button", "Stop");
+  browser.find("dialog p", "They were asked to stop: ranks 0-1.");
+  job.wait_exit(in_time);
+  browser.click("dialog button", "Close");
+  browser.click("main a", "Why");
+  browser.find("main", "enough of it");
+  CHECK(browser.complaints() == "");
 }

@@ -1,4 +1,4 @@
-#include "cli/watch/stack_tree.h"
+#include "client/src/stacks/stack_tree.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -6,7 +6,7 @@
 
 #include "meshbus/client.h"
 
-namespace meshbus::cli {
+namespace meshbus {
 namespace {
 
 std::string rank_list(const std::set<std::uint64_t>& ranks) {
@@ -262,4 +262,4 @@ nlohmann::ordered_json StackTree::json() const {
       {"odd", std::move(odd)}, {"stacks", std::move(stacks)}, {"problems", std::move(problems)}};
 }
 
-}  // namespace meshbus::cli
+}  // namespace meshbus

@@ -13,7 +13,7 @@
 
 #include "wire/stacks_generated.h"
 
-namespace meshbus::cli {
+namespace meshbus {
 
 /// Ranks whose threads are elsewhere than those of most ranks.
 struct OddRanks {
@@ -88,4 +88,4 @@ std::string frame_text(const wire::StackFrameT& frame);
 /// What the kernel says: "in read(pipe), kernel pipe_read". Empty: nothing to say.
 std::string site_text(const wire::StackThreadT& thread);
 
-}  // namespace meshbus::cli
+}  // namespace meshbus

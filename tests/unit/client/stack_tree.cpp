@@ -1,12 +1,11 @@
 // The stacks of many ranks as one tree.
-#include "cli/watch/stack_tree.h"
+#include "client/src/stacks/stack_tree.h"
 
 #include <doctest/doctest.h>
 
 #include <nlohmann/json.hpp>
 
 using namespace meshbus;
-using namespace meshbus::cli;
 
 namespace {
 
