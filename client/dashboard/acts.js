@@ -15,7 +15,7 @@ export function actions(mesh, rank) {
 }
 
 function ask({ title, verb, label, target, fields, done }) {
-  const inputs = fields.map(([name, text, value, type]) => [name, type, h('input', { name, value, type: type ?? 'text', min: type ? 0 : null, step: type ? 'any' : null, 'aria-label': text, placeholder: text })]);
+  const inputs = fields.map(([name, text, value, type]) => [name, type, h('input', { name, value, type: type ?? 'text', min: type ? 0 : null, step: type ? 'any' : null, 'aria-label': text })]);
   const words = h('p', { role: 'status' });
   const send = h('button', { type: 'submit' }, label);
   const close = h('button', { type: 'button', onclick: () => box.close() }, 'Cancel');
