@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "agent/mpi/notice.h"
 #include "agent/mpi/rank_layout.h"
+#include "common/base/mpi_notice.h"
 
 namespace meshbus::mpi {
 

@@ -8,8 +8,8 @@
 
 #include "agent/mpi/exchange.h"
 #include "agent/mpi/letter.h"
-#include "agent/mpi/notice.h"
 #include "agent/mpi/rank_layout.h"
+#include "common/base/mpi_notice.h"
 #include "common/loop/reactor.h"
 #include "meshbus/result.h"
 

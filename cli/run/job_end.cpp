@@ -55,7 +55,7 @@ bool JobEnd::begin_next_attempt(const std::vector<RoleOutcome>& roles) {
   const auto words = run_.hosts.begin_next(parts.mesh->ref(), outcome, parts.grace);
   if (!words) return false;
   say(*words);
-  if (parts.mpi) parts.mpi->stop();
+  if (parts.mpi) parts.mpi->stop(*parts.mpi_hosts);
   return true;
 }
 

@@ -86,7 +86,7 @@ std::optional<JobRole::Trouble> JobRole::find_mpi_trouble() {
 
 std::optional<int> JobRole::code_after_end(const MeshOutcome& outcome, int code, bool is_own) {
   if (!parts_.mpi) return std::nullopt;
-  parts_.mpi->stop();
+  parts_.mpi->stop(*parts_.mpi_hosts);
   for (const auto& notice : events_.take_notices()) mpi_.add(notice);
   // Nothing is restarted any more.
   const auto trouble = mpi_.decide(outcome.ranks, /*may_restart=*/false);

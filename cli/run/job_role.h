@@ -5,12 +5,12 @@
 #include <string>
 
 #include "cli/run/job_order.h"
-#include "cli/run/mpi_trouble.h"
 #include "cli/run/role_start.h"
 #include "cli/run/role_view.h"
 #include "cli/run/run_events.h"
 #include "cli/run/run_job.h"
 #include "cli/run/run_report.h"
+#include "client/src/mpi/mpi_trouble.h"
 
 namespace meshbus::cli {
 

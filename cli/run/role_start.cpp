@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/run/job_plan.h"
+#include "cli/run/mpi_choice.h"
 #include "cli/run/preflight.h"
 #include "cli/run/rank_map.h"
 #include "cli/run/ready_lines.h"
@@ -73,7 +74,7 @@ Result<void> check_role(const RunArguments& run, const RoleArguments& role, std:
   if (&role == &run.roles.front()) {
     if (auto readers = input_ranks(run, size); !readers) return fail(readers.error());
   }
-  if (const auto mpi = MpiJob::choose(role, size); !mpi)
+  if (const auto mpi = choose_mpi(role, size); !mpi)
     return run.has_roles ? fail(mpi.error().within(mesh_name(role))) : fail(mpi.error());
   return {};
 }
@@ -176,7 +177,7 @@ Result<void> start_role(const RunArguments& run, std::size_t number,
   auto readers = number == 0 && hosts.attempt() == 0 ? input_ranks(run, size)
                                                      : Result<std::vector<std::uint64_t>>();
   if (!readers) return fail(readers.error());
-  const auto mpi = MpiJob::choose(role, size);
+  const auto mpi = choose_mpi(role, size);
   if (!mpi) return fail(mpi.error());
 
   auto spec = make_spec(role, hosts.context());
@@ -191,9 +192,13 @@ Result<void> start_role(const RunArguments& run, std::size_t number,
   }
 
   if (*mpi) {
-    auto job = MpiJob::start(mesh_hosts, name, size, **mpi, events);
+    auto job = MpiJob::start(
+        mesh_hosts, name, size, **mpi,
+        {.on_notice = [&events](const mpi::Notice& notice) { events.noticed(notice); },
+         .on_lost_helper = [&events](const RankReport& helper) { events.helper_lost(helper); }});
     if (!job) return fail(job.error());
     parts.mpi = std::move(*job);
+    parts.mpi_hosts = &mesh_hosts;
     parts.mpi->wrap(*spec);
   }
 

@@ -8,11 +8,11 @@
 
 #include "cli/run/input_pump.h"
 #include "cli/run/job_hosts.h"
-#include "cli/run/mpi_job.h"
 #include "cli/run/role_variables.h"
 #include "cli/run/run_events.h"
 #include "cli/run/run_job.h"
 #include "cli/support/output_writer.h"
+#include "client/src/mpi/mpi_job.h"
 #include "meshbus/client.h"
 
 namespace meshbus::cli {
@@ -25,6 +25,7 @@ struct RoleParts {
   std::unique_ptr<OutputWriter> writer;
   /// Only of an MPI job.
   std::unique_ptr<MpiJob> mpi;
+  HostMesh* mpi_hosts = nullptr;  ///< Where its helpers are.
   std::unique_ptr<ProcMesh> mesh;
   /// Only when some rank reads our stdin.
   std::unique_ptr<InputPump> pump;

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "agent/mpi/notice.h"
 #include "cli/run/event_bell.h"
+#include "common/base/mpi_notice.h"
 #include "meshbus/rank_report.h"
 
 namespace meshbus::cli {

@@ -57,6 +57,7 @@ CLIENT = [
     "client/src/launch",
     "client/src/host_mesh",
     "client/src/proc_mesh",
+    "client/src/mpi",
     "client/src/hands",
     "client/src/actors",
     "client/src/allocate",
@@ -156,7 +157,7 @@ NARROW = {
     "cli/keys": {"agent/warden/warden.h"},
     "cli/hosts": {"agent/warden/warden.h"},
     "cli/doctor": {"agent/warden/run_dir.h", "agent/os/cgroup_placement.h"},
-    "cli/run": {"agent/mpi/notice.h", "agent/os/cgroup_placement.h"},
+    "cli/run": {"agent/os/cgroup_placement.h"},
     "client/local": {"broker/broker.h", "agent/host/host_agent.h"},
 }
 # Whose closure of includes stays free of every library: the processes that everything hangs on

@@ -76,6 +76,15 @@ struct ProcSettings {
   bool no_new_privs = false;  ///< No setuid program gives it, or a descendant, more rights.
 };
 
+/// Whether ranks are one MPI job, and what their MPI library speaks to its launcher.
+enum class Mpi : std::uint8_t {
+  none,  ///< They are not: each rank of an MPI program would be rank 0 of 1.
+  /// As the program is linked, seen from this machine; where that cannot be seen, both are served.
+  automatic,
+  pmi1,  ///< MPICH and what follows it.
+  pmix,  ///< Open MPI.
+};
+
 /// What to start, and how.
 struct ProcSpec {
   ProcKind kind = ProcKind::plain;  ///< How it becomes ready.
@@ -142,6 +151,13 @@ struct ProcSpec {
   /// made again where that was asked for (ActorSpawnOptions::again). The owner of the mesh decides:
   /// this launcher, and after handover() the controller.
   RestartPolicy restart = {};
+  /// Plain procs only: makes them one MPI job. Each host gets a helper, as a mesh of its own named
+  /// BASE_mpi, until they have ended. A rank that calls MPI_Abort, or ends with exit 0 between
+  /// MPI_Init and MPI_Finalize, and a helper that is lost stop the other ranks, which would wait
+  /// for ever: MeshOutcome::trouble says why. With `restart` the gang has to be Gang::all.
+  /// handover(), grow() and shrink() are refused. Errors of spawn(): configuration_error: the
+  /// program speaks something else, or what serves it is not installed.
+  Mpi mpi = Mpi::none;
   /// Gives the spawn up while it waits for the ranks: they are stopped, and spawn() fails with
   /// proc_spawn_error. From any thread; no effect once spawn() has returned.
   std::stop_token stop = {};
@@ -405,6 +421,7 @@ class ProcMesh {
 
  private:
   friend class ProcAllocation;
+  friend class MpiSpawn;
   std::unique_ptr<Impl> impl_;
 };
 

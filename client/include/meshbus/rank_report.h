@@ -193,6 +193,14 @@ struct RankReport {
 /// ready are left out; empty when all have.
 std::string describe_stuck(const std::vector<RankReport>& ranks);
 
+/// Why a job has failed as a whole, also when no rank of it has: the trouble of an MPI job
+/// (ProcSpec::mpi).
+struct JobTrouble {
+  int code = 0;                         ///< The exit code of the job; never 0.
+  std::string words;                    ///< For people: "MPI_Abort(7) by rank 3".
+  std::optional<std::uint64_t> rank{};  ///< The rank that is the reason, if it is one.
+};
+
 /// How a mesh ended, or its present state.
 struct MeshOutcome {
   std::vector<RankReport> ranks;  ///< All of them, by rank; the last incarnation of each.
@@ -200,12 +208,14 @@ struct MeshOutcome {
   /// Among ends within 50 ms, whose order is unknown, the one with the lowest rank. With a
   /// RestartPolicy: the first one that is not followed by a restart.
   std::optional<RankReport> first_failure;
+  std::optional<JobTrouble> trouble =
+      {};  ///< Why an MPI job failed; it comes before first_failure.
   std::vector<RankReport> former_lives = {};  ///< Incarnations that were followed by another one,
                                               ///< with exit reports, by end; the last 1000.
 
   /// Whether every rank is terminal.
   bool is_ended() const noexcept;
-  /// The exit code of `run` (spec 12.2): first_failure's shell_code(), else 0.
+  /// The exit code of `run` (spec 12.2): that of the trouble, first_failure's shell_code(), or 0.
   int exit_code() const noexcept;
 };
 

@@ -89,6 +89,12 @@ py::dict value_of(const MeshOutcome& outcome) {
       outcome.first_failure ? py::object(value_of(*outcome.first_failure)) : py::object(py::none());
   value["former_lives"] = values_of(outcome.former_lives);
   value["exit_code"] = outcome.exit_code();
+  value["trouble"] = py::none();
+  value["trouble_rank"] = py::none();
+  if (outcome.trouble) {
+    value["trouble"] = text_of(outcome.trouble->words);
+    value["trouble_rank"] = py::cast(outcome.trouble->rank);
+  }
   return value;
 }
 

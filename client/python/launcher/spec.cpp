@@ -42,6 +42,10 @@ RestartPolicy restart_of(const py::dict& given) {
   return policy;
 }
 
+Mpi mpi_of(const std::string& word) {
+  return word == "pmi1" ? Mpi::pmi1 : word == "pmix" ? Mpi::pmix : Mpi::automatic;
+}
+
 Binding binding_of(const py::dict& given) {
   Binding binding;
   const auto to = read<std::string>(given["to"]);
@@ -83,6 +87,7 @@ const std::map<std::string, Setter, std::less<>>& setters() {
       {"restart", [](ProcSpec& s, py::handle v) { s.restart = restart_of(read<py::dict>(v)); }},
       {"cpus",
        [](ProcSpec& s, py::handle v) { s.settings.cpus = read<std::vector<std::uint32_t>>(v); }},
+      {"mpi", [](ProcSpec& s, py::handle v) { s.mpi = mpi_of(read<std::string>(v)); }},
       {"bind", [](ProcSpec& s, py::handle v) { s.binding = binding_of(read<py::dict>(v)); }},
       {"nice", [](ProcSpec& s, py::handle v) { s.settings.nice = read<int>(v); }},
       {"memory",

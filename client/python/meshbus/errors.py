@@ -175,18 +175,22 @@ class RemoteError(CallError):
 
 
 class MeshFailure(Error):
-    """A rank ended though nobody had asked for it. `report` is its exit report."""
+    """A rank ended though nobody had asked for it. `report` is its exit report. `trouble`: why an
+    MPI job has failed as a whole; then `report` is that of the rank that is the reason, or of the
+    first one."""
 
     code = "mesh_failure"
 
-    def __init__(self, report: RankReport) -> None:
+    def __init__(self, report: RankReport, trouble: str | None = None) -> None:
         tail = report.stderr_tail.rstrip()
-        super().__init__(f"{report}\n{tail}" if tail else str(report))
+        text = str(report) if trouble is None else f"{trouble} ({report})"
+        super().__init__(f"{text}\n{tail}" if tail else text)
         self.report = report
         self.reports = [report]
+        self.trouble = trouble
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (MeshFailure, (self.report,))
+        return (MeshFailure, (self.report, self.trouble))
 
 
 class ActorFailure(Error):

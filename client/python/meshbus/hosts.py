@@ -65,7 +65,7 @@ class HostMesh(ContextManager):
               stdin: Iterable[int] = (), zygote: Iterable[str] | None = None,
               output: str | None = None,
               ready: float | None = None, grace: float | None = None,
-              lease: float | None = None, partial: bool = False,
+              lease: float | None = None, partial: bool = False, mpi: bool | str = False,
               on_failure: Callable[[RankReport], object] | None = None,
               on_output: Callable[[int, str], object] | None = None,
               on_restart: Callable[[RestartReport], object] | None = None) -> ProcMesh:
@@ -83,13 +83,15 @@ class HostMesh(ContextManager):
         start, and between SIGTERM and SIGKILL; lease: for how long the ranks live on attached hosts
         when this program is gone. zygote names modules for a command that is Python: each host
         imports them once, in a process of which all ranks are copies, so that a rank starts in the
-        time of a fork. on_failure is called with the report of each rank that ends though nobody
-        asked; without it, wait() and the end of `with` raise MeshFailure.
+        time of a fork. mpi=True makes the ranks one MPI job ("pmi1" for MPICH, "pmix" for Open MPI,
+        where the program does not say it; docs/guide/mpi.md). on_failure is called with the report
+        of each rank that ends though nobody asked; without it, wait() and the end of `with` raise
+        MeshFailure.
         """
         made = self.spawn_async(
             command, per_host, name=name, mesh=mesh, env=env, cwd=cwd, restart=restart,
             limits=limits, cpus=cpus, bind=bind, process=process, stdin=stdin, zygote=zygote,
-            output=output, ready=ready, grace=grace, lease=lease, partial=partial,
+            output=output, ready=ready, grace=grace, lease=lease, partial=partial, mpi=mpi,
             on_failure=on_failure, on_output=on_output, on_restart=on_restart)
         try:
             return made.result()
@@ -108,7 +110,7 @@ class HostMesh(ContextManager):
                     stdin: Iterable[int] = (), zygote: Iterable[str] | None = None,
                     output: str | None = None, ready: float | None = None,
                     grace: float | None = None, lease: float | None = None,
-                    partial: bool = False,
+                    partial: bool = False, mpi: bool | str = False,
                     on_failure: Callable[[RankReport], object] | None = None,
                     on_output: Callable[[int, str], object] | None = None,
                     on_restart: Callable[[RestartReport], object] | None = None
@@ -122,7 +124,7 @@ class HostMesh(ContextManager):
         made = spec(command, mesh=mesh, env=dict(env or {}),
                     cwd=None if cwd is None else os.fspath(cwd), restart=restart, limits=limits,
                     cpus=cpus, bind=bind, output=output, ready=ready, partial=partial, grace=grace,
-                    stdin=stdin, process=process, lease=lease)
+                    stdin=stdin, process=process, lease=lease, mpi=mpi)
         name = name or _name_of(made["command"][0])
         if zygote is not None:
             from_template(made, zygote)

@@ -343,12 +343,22 @@ class ProcMesh(ContextManager):
         flag = self._ended if is_told else self._failed
         return Future(flag.pending(), lambda _: self._outcome())
 
+    def _trouble(self) -> str | None:
+        """Why an MPI job has failed as a whole, as far as it is known."""
+        if self._last is not None:
+            return self._last.trouble
+        return None if self._is_closed else reports.outcome(self._core.known()).trouble
+
     def _outcome(self) -> Outcome:
         if self._failure is not None:
             self._was_raised = True
-            raise MeshFailure(self._failure)
+            raise MeshFailure(self._failure, self._trouble())
         if self._last is None:
             raise Refused("this mesh was closed before it ended")
+        if self._last.trouble is not None and self._handlers.on_failure is None:
+            self._was_raised = True
+            rank = self._last.trouble_rank
+            raise MeshFailure(self._last.ranks[rank or 0], self._last.trouble)
         return self._last
 
     def _raise_failure(self) -> None:
@@ -528,7 +538,7 @@ class ProcMesh(ContextManager):
             self.close()
         if not has_error and self._failure is not None and not self._was_raised:
             self._was_raised = True
-            raise MeshFailure(self._failure)
+            raise MeshFailure(self._failure, self._trouble())
         if not has_error and failures:
             raise ActorFailure(failures[0])
 

@@ -107,8 +107,14 @@ class Outcome:
     """Lives that were followed by another one."""
     exit_code: int
     """What a command that ran this mesh would exit with."""
+    trouble: str | None = None
+    """Why an MPI job has failed as a whole: "MPI_Abort(7) by rank 3"; also when no rank has."""
+    trouble_rank: int | None = None
+    """The rank that is the reason for it."""
 
     def __str__(self) -> str:
+        if self.trouble is not None:
+            return f"{len(self.ranks)} ranks; {self.trouble}"
         if self.first_failure is not None:
             return f"{len(self.ranks)} ranks; first failure: {self.first_failure}"
         ended = sum(report.is_terminal for report in self.ranks)
@@ -199,7 +205,8 @@ def outcome(value: dict[str, Any]) -> Outcome:
     first = value["first_failure"]
     return Outcome([rank_report(rank) for rank in value["ranks"]],
                    None if first is None else rank_report(first),
-                   [rank_report(rank) for rank in value["former_lives"]], value["exit_code"])
+                   [rank_report(rank) for rank in value["former_lives"]], value["exit_code"],
+                   value["trouble"], value["trouble_rank"])
 
 
 def actor_report(value: dict[str, Any]) -> ActorReport:

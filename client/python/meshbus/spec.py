@@ -114,7 +114,7 @@ def spec(command: Iterable[Any], *, mesh: bool, env: dict[str, str] | None, cwd:
          restart: Restart | None, limits: Limits | None, cpus: Iterable[int],
          bind: Bind | str | None, output: str, ready: float | None, partial: bool,
          grace: float | None, stdin: Iterable[int], process: Process | None = None,
-         lease: float | None = None) -> dict[str, Any]:
+         lease: float | None = None, mpi: bool | str = False) -> dict[str, Any]:
     """For the package: what _client.HostMesh.spawn() takes."""
     _is_a("restart", restart, Restart)
     _is_a("limits", limits, Limits)
@@ -123,6 +123,8 @@ def spec(command: Iterable[Any], *, mesh: bool, env: dict[str, str] | None, cwd:
     _is_a("bind", bind, Bind)
     _is_a("process", process, Process)
     _one_of("output", output, ("capture", "stream"))
+    if not isinstance(mpi, bool):
+        _one_of("mpi", mpi, ("pmi1", "pmix"))
     if isinstance(command, (str, bytes)):
         raise ConfigurationError(f"the command is a list of words: {command.split()!r}, or "
                                  f'["sh", "-c", {command!r}]')
@@ -133,6 +135,8 @@ def spec(command: Iterable[Any], *, mesh: bool, env: dict[str, str] | None, cwd:
         "is_mesh": mesh, "command": words, "partial": partial, "is_streamed": output == "stream",
         "environment": [(str(key), str(value)) for key, value in (env or {}).items()],
         "cpus": _numbers("cpus", cpus), "input_ranks": sorted(_numbers("stdin", stdin))}
+    if mpi is not False:
+        made["mpi"] = "auto" if mpi is True else mpi
     if bind is not None:
         made["bind"] = {"to": bind.to, "cores": bind.cores, "memory": bind.memory,
                         "visible_devices": bind.visible_devices}

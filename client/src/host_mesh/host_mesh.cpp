@@ -152,13 +152,26 @@ const std::vector<HostAddr>& HostMesh::hosts() const noexcept {
   return ref().hosts();
 }
 
+namespace {
+
+Result<ProcMesh> spawn_on(HostMesh& hosts, HostMesh::Impl& impl, std::string_view base,
+                          const Extent& extent, ProcSpec spec, Handlers handlers) {
+  const auto start = [&](ProcSpec what, Handlers how) {
+    return spawn_procs(impl.core(), impl.use(), hosts.hosts(), impl.ends_with_us(), base, extent,
+                       std::move(what), std::move(how));
+  };
+  if (spec.mpi == Mpi::none) return start(std::move(spec), std::move(handlers));
+  return spawn_mpi(hosts, base, extent.num_ranks(), std::move(spec), std::move(handlers), start);
+}
+
+}  // namespace
+
 Result<ProcMesh> HostMesh::spawn(std::string_view base, const Extent& per_host, ProcSpec spec,
                                  Handlers handlers) {
   if (auto fine = check_owner(impl_); !fine) return fail(fine.error());
   auto extent = concat(ref().region().extent(), per_host);
   if (!extent) return fail(extent.error().within("spawn of " + std::string(base)));
-  return spawn_procs(impl_->core(), impl_->use(), hosts(), impl_->ends_with_us(), base, *extent,
-                     std::move(spec), std::move(handlers));
+  return spawn_on(*this, *impl_, base, *extent, std::move(spec), std::move(handlers));
 }
 
 Result<ProcMesh> HostMesh::spawn_n(std::string_view base, std::uint64_t ranks, ProcSpec spec,
@@ -177,8 +190,7 @@ Result<ProcMesh> HostMesh::spawn_n(std::string_view base, std::uint64_t ranks, P
   }
   auto extent = Extent::make({{"proc", ranks}});
   if (!extent) return fail(extent.error());
-  return spawn_procs(impl_->core(), impl_->use(), hosts(), impl_->ends_with_us(), base, *extent,
-                     std::move(spec), std::move(handlers));
+  return spawn_on(*this, *impl_, base, *extent, std::move(spec), std::move(handlers));
 }
 
 Result<std::vector<HostReport>> HostMesh::states(std::chrono::milliseconds deadline) const {

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -96,6 +97,11 @@ Result<ProcMesh> spawn_procs(const std::shared_ptr<ContextCore>& core, Connectio
                              const std::vector<HostAddr>& hosts, bool end_with_us,
                              std::string_view base, const Extent& extent, ProcSpec spec,
                              Handlers handlers);
+
+/// The same for ProcSpec::mpi, with helpers on these hosts beside the procs.
+Result<ProcMesh> spawn_mpi(HostMesh& hosts, std::string_view base, std::uint64_t ranks,
+                           ProcSpec spec, Handlers handlers,
+                           const std::function<Result<ProcMesh>(ProcSpec, Handlers)>& spawn);
 
 /// Connects to all hosts of a mesh, through the first one that answers. Errors: as
 /// HostMesh::attach().

@@ -234,7 +234,7 @@ MeshMonitor::Due MeshMonitor::find_due(Time now) {
                 ": its hosts did not say that its output has ended; the rest is not waited for");
     }
     facts.is_end_posted = true;
-    due.end = facts.table.outcome();
+    due.end = facts.outcome();
     return due;
   });
 }

@@ -27,9 +27,15 @@ RankTable MeshProgress::table() const {
   return facts_.table;
 }
 
+MeshOutcome MeshProgress::Facts::outcome() const {
+  auto outcome = table.outcome();
+  outcome.trouble = trouble;
+  return outcome;
+}
+
 MeshOutcome MeshProgress::outcome() const {
   const std::lock_guard lock(mutex_);
-  return facts_.table.outcome();
+  return facts_.outcome();
 }
 
 bool MeshProgress::is_abandoned() const {

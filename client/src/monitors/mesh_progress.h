@@ -37,6 +37,7 @@ class MeshProgress {
   /// What the mutex guards.
   struct Facts {
     RankTable table;
+    std::optional<JobTrouble> trouble = {};
     /// With a RestartPolicy.
     std::optional<RestartJudge> restarts = {};
     /// Counts the changes of the table.
@@ -57,6 +58,8 @@ class MeshProgress {
     std::uint64_t failures_told = 0;
     bool is_end_posted = false;
     bool is_end_told = false;
+
+    MeshOutcome outcome() const;
   };
 
   MeshProgress(const CurrentMesh& mesh, const HandlerThread& handlers);

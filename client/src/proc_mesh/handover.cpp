@@ -137,6 +137,10 @@ Result<void> ProcMesh::handover(const ProcId& controller, HandoverOptions option
     return fail(
         ErrorCode::refused,
         "mesh " + monitor.name() + " holds its hosts, which end with it: it cannot be handed over");
+  if (impl_->mpi() != nullptr)
+    return fail(ErrorCode::refused, "mesh " + monitor.name() +
+                                        " is an MPI job, whose helpers end with this launcher: it "
+                                        "cannot be handed over");
   std::set<HostAddr> hosts;
   for (std::uint64_t index = 0; index < ref().hosts().size(); ++index) {
     if (ref().block_of(index).value_or(RankBlock{}).size() != 0) hosts.insert(ref().hosts()[index]);

@@ -18,6 +18,8 @@
 
 namespace meshbus {
 
+class MpiWatch;
+
 /// What a mesh needs to be resized.
 struct Resizing {
   std::mutex one;  ///< Held by the resize that is under way.
@@ -47,6 +49,9 @@ class ProcMesh::Impl {
   void set_bindings(BindingMap bindings) { bindings_ = std::move(bindings); }
   void add_bindings(BindingMap bindings);
   Resizing& resizing() noexcept { return resizing_; }
+  /// What makes the ranks one MPI job; null: they are none.
+  MpiWatch* mpi() const noexcept { return mpi_.get(); }
+  void set_mpi(std::shared_ptr<MpiWatch> mpi) { mpi_ = std::move(mpi); }
 
  private:
   /// Goes last.
@@ -55,6 +60,7 @@ class ProcMesh::Impl {
   std::shared_ptr<MeshMonitor> monitor_;
   BindingMap bindings_;
   Resizing resizing_;
+  std::shared_ptr<MpiWatch> mpi_;
 };
 
 /// Those of the set (empty = all of them) that lie on a host of the mesh.

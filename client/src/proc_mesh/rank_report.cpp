@@ -281,6 +281,7 @@ bool MeshOutcome::is_ended() const noexcept {
 }
 
 int MeshOutcome::exit_code() const noexcept {
+  if (trouble) return trouble->code;
   return first_failure ? first_failure->shell_code() : 0;
 }
 

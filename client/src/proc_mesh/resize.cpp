@@ -285,6 +285,8 @@ Result<ResizeReport> ProcMesh::grow(GrowOptions options) {
   const auto what = "growing mesh " + impl_->monitor().name();
   const std::unique_lock only(impl_->resizing().one, std::try_to_lock);
   if (!only) return fail(ErrorCode::refused, what + ": another resize of it is under way");
+  if (impl_->mpi() != nullptr)
+    return fail(ErrorCode::refused, what + ": the ranks of an MPI job are as many as at its start");
   auto done = Resize(*impl_).grow(options);
   if (!done) return fail(done.error().within(what));
   return done;
@@ -295,6 +297,8 @@ Result<ResizeReport> ProcMesh::shrink(ShrinkOptions options) {
   const auto what = "shrinking mesh " + impl_->monitor().name();
   const std::unique_lock only(impl_->resizing().one, std::try_to_lock);
   if (!only) return fail(ErrorCode::refused, what + ": another resize of it is under way");
+  if (impl_->mpi() != nullptr)
+    return fail(ErrorCode::refused, what + ": the ranks of an MPI job are as many as at its start");
   auto done = Resize(*impl_).shrink(options);
   if (!done) return fail(done.error().within(what));
   return done;

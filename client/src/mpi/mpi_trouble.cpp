@@ -1,8 +1,8 @@
-#include "cli/run/mpi_trouble.h"
+#include "client/src/mpi/mpi_trouble.h"
 
 #include <algorithm>
 
-namespace meshbus::cli {
+namespace meshbus {
 
 using mpi::Notice;
 
@@ -69,4 +69,4 @@ std::string MpiTrouble::last_words(const std::optional<RankReport>& failure) con
   return words ? "meshbus: first cause: " + *words + "\n" : "";
 }
 
-}  // namespace meshbus::cli
+}  // namespace meshbus

@@ -1,4 +1,4 @@
-#include "cli/run/mpi_program.h"
+#include "client/src/mpi/mpi_program.h"
 
 #include <unistd.h>
 
@@ -6,9 +6,9 @@
 #include <array>
 #include <fstream>
 
-#include "cli/run/needed_libraries.h"
+#include "client/src/mpi/needed_libraries.h"
 
-namespace meshbus::cli {
+namespace meshbus {
 namespace {
 
 /// So many bytes of a script are read.
@@ -121,4 +121,4 @@ std::optional<MpiProgram> find_mpi(const std::vector<std::string>& command,
   return std::nullopt;
 }
 
-}  // namespace meshbus::cli
+}  // namespace meshbus

@@ -1,4 +1,4 @@
-#include "cli/run/needed_libraries.h"
+#include "client/src/mpi/needed_libraries.h"
 
 #include <elf.h>
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 
 #include "common/base/unique_fd.h"
 
-namespace meshbus::cli {
+namespace meshbus {
 namespace {
 
 /// Files that are read for one program, at most. LAMMPS has about 120.
@@ -184,4 +184,4 @@ std::vector<std::string> all_needed_libraries(const std::string& program,
   return found;
 }
 
-}  // namespace meshbus::cli
+}  // namespace meshbus

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-namespace meshbus::cli {
+namespace meshbus {
 
 /// What an ELF file says about the libraries that it is linked with.
 struct ElfNeeds {
@@ -21,4 +21,4 @@ ElfNeeds read_needs(const std::string& file);
 std::vector<std::string> all_needed_libraries(const std::string& program,
                                               std::string_view library_path);
 
-}  // namespace meshbus::cli
+}  // namespace meshbus

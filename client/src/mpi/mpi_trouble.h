@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "agent/mpi/notice.h"
+#include "common/base/mpi_notice.h"
 #include "meshbus/rank_report.h"
 
-namespace meshbus::cli {
+namespace meshbus {
 
 /// Judges what MPI helpers tell of ranks: which of it ends the job, and in which words. Pure.
 class MpiTrouble {
@@ -43,4 +43,4 @@ class MpiTrouble {
   std::optional<Verdict> cause_;
 };
 
-}  // namespace meshbus::cli
+}  // namespace meshbus

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace meshbus::cli {
+namespace meshbus {
 
 /// How a rank of an MPI program finds the others: what its MPI library speaks to its launcher.
 enum class MpiWire {
@@ -35,4 +35,4 @@ bool imports_mpi4py(std::string_view source);
 std::optional<MpiProgram> find_mpi(const std::vector<std::string>& command,
                                    const std::function<std::string(const char*)>& variable);
 
-}  // namespace meshbus::cli
+}  // namespace meshbus

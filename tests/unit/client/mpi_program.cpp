@@ -1,15 +1,14 @@
-#include "cli/run/mpi_program.h"
+#include "client/src/mpi/mpi_program.h"
 
 #include <doctest/doctest.h>
 
 #include <unistd.h>
 
-#include "cli/run/mpi_trouble.h"
-#include "cli/run/needed_libraries.h"
+#include "client/src/mpi/mpi_trouble.h"
+#include "client/src/mpi/needed_libraries.h"
 #include "tests/support/temp_dir.h"
 
 using namespace meshbus;
-using namespace meshbus::cli;
 using mpi::Notice;
 
 TEST_CASE("mpi_program: which library speaks what") {

@@ -1,4 +1,4 @@
-#include "agent/mpi/notice.h"
+#include "common/base/mpi_notice.h"
 
 #include <algorithm>
 #include <array>

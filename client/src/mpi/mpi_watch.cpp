@@ -1,0 +1,93 @@
+#include "client/src/mpi/mpi_watch.h"
+
+#include <utility>
+
+namespace meshbus {
+namespace {
+
+/// The exit code of `run` for a fault that is no rank's.
+constexpr int kNoRanksFault = 125;
+
+JobTrouble trouble_of(const MpiTrouble::Verdict& verdict) {
+  return {.code = verdict.code, .words = verdict.words, .rank = verdict.rank};
+}
+
+}  // namespace
+
+void MpiWatch::attach(Mesh mesh) {
+  {
+    const std::lock_guard lock(mutex_);
+    mesh_ = std::move(mesh);
+  }
+  judge();
+}
+
+void MpiWatch::on_notice(const mpi::Notice& notice) {
+  {
+    const std::lock_guard lock(mutex_);
+    trouble_.add(notice);
+    has_notices_ = true;
+  }
+  judge();
+}
+
+void MpiWatch::on_lost_helper(const RankReport& helper) {
+  const std::string words =
+      "the MPI helper on " + helper.host.to_string() + " has ended: " + helper.reason;
+  std::optional<Mesh> mesh;
+  {
+    const std::lock_guard lock(mutex_);
+    // A lost host is told of by its ranks.
+    if (verdict_ || helper.cause == Cause::host_lost) return;
+    verdict_ = JobTrouble{.code = kNoRanksFault, .words = words};
+    mesh = mesh_;
+  }
+  if (!mesh) return;
+  mesh->note({.code = kNoRanksFault, .words = words});
+  mesh->stop({.reason = words});
+}
+
+void MpiWatch::on_state() {
+  judge();
+}
+
+void MpiWatch::on_end(MeshOutcome& outcome) {
+  std::optional<Mesh> mesh;
+  {
+    const std::lock_guard lock(mutex_);
+    // The end of a rank that aborts may be heard of before its notice, and nothing is restarted
+    // now.
+    if (!verdict_) {
+      auto found = trouble_.decide(outcome.ranks, /*may_restart=*/false);
+      if (!found && outcome.first_failure) found = trouble_.abort_of(*outcome.first_failure);
+      if (found) verdict_ = trouble_of(*found);
+    }
+    outcome.trouble = verdict_;
+    mesh = mesh_;
+  }
+  if (mesh && outcome.trouble) mesh->note(*outcome.trouble);
+  if (job_) job_->request_stop();
+}
+
+void MpiWatch::judge() {
+  std::optional<Mesh> mesh;
+  {
+    const std::lock_guard lock(mutex_);
+    if (verdict_ || !mesh_ || !has_notices_) return;
+    mesh = mesh_;
+  }
+  const auto known = mesh->known();
+  JobTrouble trouble;
+  {
+    const std::lock_guard lock(mutex_);
+    if (verdict_) return;
+    const auto found = trouble_.decide(known.ranks, may_restart_);
+    if (!found) return;
+    trouble = trouble_of(*found);
+    verdict_ = trouble;
+  }
+  mesh->note(trouble);
+  mesh->stop({.reason = trouble.words, .because = trouble.rank});
+}
+
+}  // namespace meshbus
