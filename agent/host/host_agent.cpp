@@ -9,6 +9,7 @@
 #include "agent/host/liveness/liveness_monitor.h"
 #include "agent/host/output/log_streams.h"
 #include "agent/host/ownership/host_owner.h"
+#include "agent/host/ownership/pair_terms.h"
 #include "agent/host/procs/mesh_procs.h"
 #include "agent/host/replies/collections.h"
 #include "agent/host/services/chaos_service.h"
@@ -18,6 +19,7 @@
 #include "agent/host/services/lifecycle_service.h"
 #include "agent/host/services/log_service.h"
 #include "agent/host/services/ownership_service.h"
+#include "agent/host/services/pair_service.h"
 #include "agent/host/services/request_checks.h"
 #include "agent/host/services/resize_service.h"
 #include "agent/host/services/stacks_service.h"
@@ -67,6 +69,7 @@ struct HostAgent::Parts {
   std::unique_ptr<LogStreams> logs;
   std::unique_ptr<MeshProcs> procs;
   std::unique_ptr<Execs> execs;
+  PairTerms terms;
   RequestChecks checks;
   Publisher publisher;
   RankWaits waits;
@@ -75,6 +78,7 @@ struct HostAgent::Parts {
   LivenessMonitor liveness;
   std::unique_ptr<HostOwner> owner;
   std::unique_ptr<OwnershipService> ownership;
+  std::unique_ptr<PairService> pairs;
   std::unique_ptr<ResizeService> resizes;
   std::unique_ptr<LifecycleService> lifecycle;
   std::unique_ptr<HostFacts> facts;
@@ -100,7 +104,8 @@ HostAgent::Parts::Parts(HostAgent& agent, zmq::context_t& context, Options optio
           Execs::Options{.most = options.config.count(keys::exec_limit),
                          .environment = std::move(options.environment),
                          .own_pid_namespace = is_own_pid_namespace(options)})),
-      checks(bus, procs->table(), agent.host_text_),
+      terms(agent.reactor_.now()),
+      checks(bus, procs->table(), terms, agent.host_text_),
       publisher(bus, agent.host_text_),
       waits(bus, procs->table(), agent.host_text_,
             [this](const ProcId& asker) { ownership->release(asker); }),
@@ -122,6 +127,12 @@ HostAgent::Parts::Parts(HostAgent& agent, zmq::context_t& context, Options optio
                                                                          .execs = *execs,
                                                                          .host = *owner},
                                                  options.config.duration(keys::terminate_grace));
+  pairs = std::make_unique<PairService>(PairService::Parts{.bus = bus,
+                                                           .procs = *procs,
+                                                           .checks = checks,
+                                                           .ownership = *ownership,
+                                                           .host = *owner,
+                                                           .terms = terms});
   resizes = std::make_unique<ResizeService>(bus, *procs, checks);
   lifecycle = std::make_unique<LifecycleService>(LifecycleService::Parts{.reactor = agent.reactor_,
                                                                          .bus = bus,
@@ -184,6 +195,7 @@ Dispatcher HostAgent::Parts::make_handlers() {
   LifecycleService::add_rows(handlers, lifecycle);
   ResizeService::add_rows(handlers, resizes);
   OwnershipService::add_rows(handlers, ownership);
+  PairService::add_rows(handlers, pairs);
   HostService::add_rows(handlers, host);
   StateService::add_rows(handlers, state);
   LogService::add_rows(handlers, log);
@@ -224,6 +236,7 @@ HostAgent::HostAgent(Reactor& reactor, zmq::context_t& context, Options options,
   parts_ = std::make_unique<Parts>(*this, context, std::move(options));
   parts_->procs->take_over();
   parts_->owner->take_over();
+  parts_->pairs->take_over();
   parts_->liveness.add_live();
   parts_->ownership->watch_all();
   // Owners of procs that were taken over are told everything again.

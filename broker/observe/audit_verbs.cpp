@@ -100,6 +100,14 @@ AuditedRequest audited(const wire::RestartProcs& restart) {
           {},
           {}};
 }
+/// "term 2 of pair site"
+AuditedRequest audited(const wire::ClaimTerm& claim) {
+  return {.verb = claim.step() == wire::TermStep::act ? "take over" : "give up",
+          .mesh = {},
+          .ranks = {},
+          .what = "term " + std::to_string(claim.number()) + " of pair " + short_of(claim.pair()),
+          .claimed_peer = short_of(claim.controller())};
+}
 /// "freeze broker for 5000 ms"
 AuditedRequest audited(const wire::StartChaos& chaos) {
   std::string what = wire::EnumNameChaosKind(chaos.kind());
@@ -144,10 +152,14 @@ std::optional<AuditedRequest> first_of(const ControlMessage& message) {
 }  // namespace
 
 std::optional<AuditedRequest> audited_request(const ControlMessage& message) {
+  // A question for a term changes nothing yet, and the acting controller repeats its claim.
+  const auto* const claim = message.body_as<wire::ClaimTerm>();
+  if (claim != nullptr && (claim->step() == wire::TermStep::ask || claim->renews()))
+    return std::nullopt;
   return first_of<wire::SpawnProcs, wire::StopProcs, wire::SignalProcs, wire::GetStacks,
                   wire::StartExec, wire::DrainHost, wire::ResumeHost, wire::ShutdownHost,
                   wire::HandOver, wire::RestartProcs, wire::OfferMesh, wire::StopAndExit,
-                  wire::Exit, wire::StartChaos, wire::ResizeMesh>(message);
+                  wire::Exit, wire::StartChaos, wire::ResizeMesh, wire::ClaimTerm>(message);
 }
 
 }  // namespace meshbus

@@ -80,6 +80,10 @@ void print_json(const Controllers& controllers, bool with_meshes) {
                  {"unreachable", controller.unreachable}, {"owned", owned(controller)},
                  {"live_meshes", live(controller)}};
     json["hosts"] = controller.hosts;
+    const bool has_pair = !controller.pair.empty();
+    json["pair"] = has_pair ? Json(controller.pair) : Json(nullptr);
+    json["acts"] = !controller.stands_by;
+    json["term"] = has_pair ? Json(controller.term) : Json(nullptr);
     json["meshes"] = with_meshes ? Json::array() : Json(controller.meshes.size());
     for (const auto& mesh : controller.meshes) {
       if (with_meshes) json["meshes"].push_back(mesh_json(*mesh));
@@ -96,6 +100,12 @@ void print_controller(const wire::ControllerStateT& controller) {
             << (ended == 0 ? "" : ", " + std::to_string(ended) + " ended") << ", answers for "
             << owned(controller);
   if (!controller.hosts.empty()) std::cout << " and for " << controller.hosts.size() << " hosts";
+  if (controller.stands_by) {
+    std::cout << "; stands by (pair " << controller.pair << "), "
+              << (controller.acting.empty() ? "none is known to act" : controller.acting + " acts");
+  } else if (!controller.pair.empty()) {
+    std::cout << "; acts (pair " << controller.pair << ", term " << controller.term << ")";
+  }
   std::cout << "; " << controller.subscribers << " subscribers, " << controller.poll << " polls";
   if (controller.late_polls != 0) std::cout << ", " << controller.late_polls << " late";
   for (const auto& host : controller.unreachable) std::cout << "; " << host << " does not answer";

@@ -78,7 +78,9 @@ Result<Offered> offer_to(Context& context, const std::vector<ProcId>& asked,
     const auto error =
         answer ? Error(ErrorCode::malformed_message, "it answered " + answer->body_name())
                : answer.error();
-    offered.is_one_away = offered.is_one_away || error.code() == ErrorCode::no_such_proc;
+    // One that stands by may act soon.
+    offered.is_one_away = offered.is_one_away || error.code() == ErrorCode::no_such_proc ||
+                          error.code() == ErrorCode::would_block;
     if (detail.empty() || error.code() == ErrorCode::refused) offered.error = error;
     detail += (detail.empty() ? "" : "; ") + asked[i].to_string() + ": " + error.to_string();
   }

@@ -15,6 +15,9 @@ namespace {
 
 /// What a list of hosts that never answer would cost otherwise.
 constexpr std::chrono::milliseconds kSoon{1};
+/// At the end of the acting one of a pair it is looked so often whether another one acts.
+constexpr std::chrono::milliseconds kSuccessorLook{50};
+
 Supervisor::Options supervisor_options(const Controller::Options& options) {
   Supervisor::Options out;
   out.hosts = options.hosts;
@@ -68,6 +71,7 @@ Controller::Options Controller::Options::from(const Config& config, std::vector<
   options.poll = config.duration(keys::supervision_poll);
   options.probe = std::min(config.duration(keys::supervision_probe), options.poll);
   options.lease = config.duration(keys::lease);
+  options.term = config.duration(keys::supervision_term);
   options.grace = config.duration(keys::terminate_grace);
   options.stop_limit = config.duration(keys::stop_idle);
   options.reach = [keys = KeyDirectory::find(config)](const HostAddr& host,
@@ -86,11 +90,15 @@ Controller::Controller(Reactor& reactor, zmq::context_t& context, Options option
       gateway_(reactor, context,
                {.hosts = options_.hosts,
                 .is_controller = options_.is_controller,
+                .waits_for_name = !options_.pair.empty(),
                 .limit = options_.home_limit,
                 .reach = options_.reach},
                gateway_events()),
-      subscribers_(reactor, gateway_, supervisor_, options_.poll),
-      handovers_(reactor, gateway_, supervisor_, handover_options(options_)) {
+      seat_(reactor, gateway_,
+            {.pair = options_.pair, .hosts = options_.hosts, .lease = options_.term},
+            [this](const PairNotice& notice) { on_pair(notice); }),
+      subscribers_(reactor, gateway_, supervisor_, seat_, options_.poll),
+      handovers_(reactor, gateway_, supervisor_, seat_, handover_options(options_)) {
   for (const auto& host : options_.hosts) agents_.emplace(host_service(host).key(), host);
   gateway_.open();
   arm();
@@ -105,10 +113,8 @@ ControllerGateway::Events Controller::gateway_events() {
   events.make_handlers = [this] { return make_handlers(); };
   events.on_up = [this] {
     act(supervisor_.connected(true, reactor_.now()));
-    // A host whose broker was ours before may come back, with meshes that know us by that name.
-    const auto self = gateway_.confirmed_self();
-    if (options_.is_controller && self)
-      act(supervisor_.add_name(self->to_string(), reactor_.now()));
+    take_name();
+    seat_.on_up();
     if (events_.on_up) events_.on_up(gateway_.self());
   };
   events.on_down = [this] { act(supervisor_.connected(false, reactor_.now())); };
@@ -117,6 +123,23 @@ ControllerGateway::Events Controller::gateway_events() {
     subscribers_.on_undeliverable(envelope, error);
   };
   return events;
+}
+
+void Controller::take_name() {
+  // A host whose broker was ours before may come back, with meshes that know us by that name.
+  const auto self = gateway_.confirmed_self();
+  if (options_.is_controller && self && seat_.is_acting())
+    act(supervisor_.add_name(self->to_string(), reactor_.now()));
+}
+
+void Controller::on_pair(const PairNotice& notice) {
+  if (notice.is_acting) {
+    take_name();
+  } else {
+    act(supervisor_.drop_names(reactor_.now()));
+    subscribers_.drop_all();
+  }
+  if (events_.on_pair) events_.on_pair(notice);
 }
 
 Dispatcher Controller::make_handlers() {
@@ -152,15 +175,42 @@ Dispatcher Controller::make_handlers() {
 void Controller::close(const std::string& reason) {
   if (std::exchange(is_closed_, true)) return;
   reactor_.cancel(timer_);
+  reactor_.cancel(end_timer_);
   handovers_.close();
+  seat_.close();
   gateway_.close(reason);
 }
 
 void Controller::end(const std::string& reason, std::function<void()> done) {
+  if (seat_.has_pair() && seat_.may_act() && seat_.others() != 0 && end_timer_ == 0) {
+    seat_.give_up();
+    return await_successor(reason, std::move(done), reactor_.now() + 2 * options_.term);
+  }
   if (handovers_.begin_end(reason, std::move(done))) act(handovers_.stop_all());
 }
 
+void Controller::await_successor(const std::string& reason, std::function<void()> done,
+                                 Reactor::Time until) {
+  const auto now = reactor_.now();
+  const auto actor = seat_.actor();
+  if (!seat_.is_acting() && !actor.empty() && actor != gateway_.self().to_string()) {
+    log::info("controller " + actor + " has taken over");
+    // Posted, because it may destroy the caller.
+    return reactor_.post([done = std::move(done)] { done(); });
+  }
+  // Nobody has: then it is ours again, and ends with its meshes.
+  if (now >= until) seat_.resume();
+  if (seat_.is_acting() || now >= until + options_.term) {
+    if (handovers_.begin_end(reason, std::move(done))) act(handovers_.stop_all());
+    return;
+  }
+  end_timer_ = reactor_.after(kSuccessorLook, [this, reason, done = std::move(done), until] {
+    await_successor(reason, done, until);
+  });
+}
+
 void Controller::on_turn() {
+  seat_.look();
   const auto now = reactor_.now();
   check_gateway(now);
   act(supervisor_.turn(now));
@@ -182,8 +232,10 @@ void Controller::check_gateway(Reactor::Time now) {
 }
 
 void Controller::act(Supervisor::Actions actions) {
-  for (const auto& question : actions.questions) ask(question);
+  // First what is said, then what is ordered: should this process die between the two, another
+  // controller decides anew, and nothing was ordered that nobody heard of.
   say(actions.events);
+  for (const auto& question : actions.questions) ask(question);
   if (actions.is_heartbeat) {
     subscribers_.send_heartbeats();
     const auto is_wanted = [this](const std::string& name) { return subscribers_.is_wanted(name); };
@@ -199,10 +251,16 @@ void Controller::ask(const Supervisor::Question& question) {
   using Kind = Supervisor::Question::Kind;
   const auto to = Destination::to_agent(question.host);
   const auto on_answer = [this, question](const Result<ControlMessage>& answer) {
-    if (!is_closed_) act(supervisor_.answer(question, to_answer(question, answer), reactor_.now()));
+    if (is_closed_) return;
+    seat_.look();
+    act(supervisor_.answer(question, to_answer(question, answer), reactor_.now()));
   };
   auto* const bus = gateway_.bus();
   if (bus == nullptr) return on_answer(fail(ErrorCode::fate_unknown, "not connected"));
+  const bool is_owners = question.kind == Kind::renew || question.kind == Kind::stop_gang ||
+                         question.kind == Kind::restart;
+  if (is_owners && !seat_.may_act())
+    return on_answer(fail(ErrorCode::would_block, "the term of this controller is over"));
   switch (question.kind) {
     case Kind::probe: bus->request(to, wire::GetHostT(), options_.answer_limit, on_answer); break;
     case Kind::list: {
@@ -230,12 +288,16 @@ void Controller::ask(const Supervisor::Question& question) {
     case Kind::renew: {
       wire::RenewLeaseT renew;
       renew.meshes = question.meshes;
+      renew.term = seat_.mark();
       bus->request(to, std::move(renew), options_.answer_limit, on_answer);
       break;
     }
     case Kind::stop: {
       const auto* const mesh = supervisor_.find(question.mesh);
-      if (mesh != nullptr) bus->request(to, mesh->stop_order(), options_.answer_limit, on_answer);
+      if (mesh == nullptr) break;
+      auto stop = mesh->stop_order();
+      stop.term = seat_.mark();
+      bus->request(to, std::move(stop), options_.answer_limit, on_answer);
       break;
     }
     case Kind::stop_gang: {
@@ -243,6 +305,7 @@ void Controller::ask(const Supervisor::Question& question) {
       stop.mesh = question.mesh;
       stop.requester = gateway_.self().to_string();
       stop.grace_ms = static_cast<std::uint32_t>(options_.grace.count());
+      stop.term = seat_.mark();
       bus->request(to, std::move(stop), options_.answer_limit, on_answer);
       break;
     }
@@ -254,6 +317,7 @@ void Controller::ask(const Supervisor::Question& question) {
       const auto now = ClockPair::now();
       restart.plan = std::make_unique<wire::RestartPlanT>(
           to_wire(mesh->restart_plan(question.host, now.steady), now));
+      restart.term = seat_.mark();
       bus->request(to, std::move(restart), options_.answer_limit, on_answer);
       break;
     }
@@ -313,12 +377,16 @@ ControllerCounts Controller::counts() const {
     counts.failed += mesh.failed();
   }
   counts.is_up = gateway_.bus() != nullptr && gateway_.bus()->is_up();
+  counts.is_acting = seat_.may_act();
+  counts.term = seat_.term();
+  counts.actor = seat_.has_pair() ? seat_.actor() : std::string();
   return counts;
 }
 
 void Controller::on_state_changed(const Request& request, const wire::StateChanged& changed) {
   const auto found = agents_.find(request.envelope.source_proc());
   if (found == agents_.end() || found->second.key() != request.envelope.source_host()) return;
+  seat_.look();
   auto update =
       to_update(changed.ranks(), changed.exit_reports(), changed.troubles(), changed.stuck());
   update.owner = to_update(changed.ownership());
@@ -346,6 +414,7 @@ void Controller::on_stop_and_exit(const Request& request, const wire::StopAndExi
 }
 
 void Controller::on_stop_procs(const Request& request, const wire::StopProcs& message) {
+  if (const auto acts = seat_.check(); !acts) return gateway_.bus()->refuse(request, acts.error());
   wire::StopProcsT order;
   message.UnPackTo(&order);
   if (order.reason.size() > kTextLimit) order.reason.resize(kTextLimit);

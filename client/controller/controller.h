@@ -13,6 +13,7 @@
 #include "client/controller/controller_counts.h"
 #include "client/controller/controller_gateway.h"
 #include "client/controller/handover_service.h"
+#include "client/controller/pair_seat.h"
 #include "client/controller/subscriber_service.h"
 #include "client/controller/supervisor.h"
 #include "common/bus/bus.h"
@@ -42,6 +43,11 @@ class Controller {
     bool is_controller = true;
     std::chrono::milliseconds poll{10'000};
     std::chrono::milliseconds probe{1000};
+    /// The name of its pair: one controller of that name acts, and the others stand by. All have
+    /// the same hosts. Empty: it is the only one.
+    std::string pair = {};
+    /// The acting one of a pair that is silent for so long is replaced.
+    std::chrono::milliseconds term{10'000};
     /// What a host is asked has failed when it does not answer for so long.
     std::chrono::milliseconds answer_limit{3000};
     /// A broker that does not answer for so long is given up for that of the next host.
@@ -64,6 +70,8 @@ class Controller {
     std::function<void(const Error&)> on_refused;
     /// An operator wants it to end in order, for that reason. Not set: that is refused.
     std::function<void(const std::string& reason)> on_stop_asked = {};
+    /// As one of a pair it acts from now on, or stands by.
+    std::function<void(const PairNotice&)> on_pair = {};
   };
 
   Controller(Reactor& reactor, zmq::context_t& context, Options options, Events events);
@@ -71,8 +79,9 @@ class Controller {
   Controller(const Controller&) = delete;
   Controller& operator=(const Controller&) = delete;
 
-  /// Ends in order: stops the meshes that this controller answers for, at the latest after grace
-  /// and stop_limit; then ends its hosts, for at most four times grace and answer_limit; then calls
+  /// Ends in order. The acting one of a pair gives its term, and with it its meshes, to another one
+  /// that stands by. Otherwise it stops the meshes that it answers for, at the latest after grace
+  /// and stop_limit; then ends its hosts, for at most four times grace and answer_limit. Then calls
   /// `done`. What is left ends with its lease. Once.
   void end(const std::string& reason, std::function<void()> done);
   /// Leaves the bus. The leases of its meshes lapse, unless this controller is started again and
@@ -95,6 +104,11 @@ class Controller {
   /// Asks a proc.
   void ask_actors(const Supervisor::Question& question, Bus::Answer on_answer);
   void say(const std::vector<WatchEvent>& events);
+  void on_pair(const PairNotice& notice);
+  /// At the end of the acting one of a pair: waits until another one acts.
+  void await_successor(const std::string& reason, std::function<void()> done, Reactor::Time until);
+  /// Meshes that know us as their owner are ours, if we act.
+  void take_name();
 
   void on_state_changed(const Request& request, const wire::StateChanged& changed);
   void on_actor_event(const Request& request, const wire::ActorEvent& event);
@@ -106,11 +120,13 @@ class Controller {
   Events events_;
   Supervisor supervisor_;
   ControllerGateway gateway_;
+  PairSeat seat_;
   SubscriberService subscribers_;
   HandoverService handovers_;
   /// Key of a host's agent -> the host.
   std::map<std::uint64_t, HostAddr> agents_;
   Reactor::TimerId timer_ = 0;
+  Reactor::TimerId end_timer_ = 0;
   bool is_closed_ = false;
   std::uint64_t told_ = 0;  ///< Events.
 };

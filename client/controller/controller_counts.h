@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace meshbus {
 
@@ -17,7 +18,10 @@ struct ControllerCounts {
   std::uint64_t ranks = 0;
   std::uint64_t live = 0;
   std::uint64_t failed = 0;
-  bool is_up = false;  ///< A broker has taken this controller.
+  bool is_up = false;      ///< A broker has taken this controller.
+  bool is_acting = true;   ///< It acts; else it is one of a pair, and stands by.
+  std::uint64_t term = 0;  ///< The last term of its pair that it knows of.
+  std::string actor = {};  ///< The controller of its pair that acts, as far as it knows.
 };
 
 }  // namespace meshbus

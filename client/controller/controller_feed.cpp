@@ -126,6 +126,7 @@ void ControllerFeed::ask() {
   subscribe.mesh = options_.mesh;
   subscribe.ranks = to_wire(options_.ranks);
   subscribe.again = again || begins_;
+  subscribe.moved = subscribe.again && heard_.has_value();
   if (std::exchange(begins_, false)) feed_.restart();
   is_asked_ = true;
   bus_->request(Destination::to(controller_at(options_.hosts[at_])), std::move(subscribe),

@@ -54,11 +54,13 @@ void ControllerGateway::close(const std::string& reason) {
 
 void ControllerGateway::on_refused(const Error& error) {
   // The brokers of other hosts may know the key.
-  if (++refusals_ >= options_.hosts.size()) {
+  const bool may_wait = options_.waits_for_name && error.code() == ErrorCode::identity_mismatch;
+  if (++refusals_ >= options_.hosts.size() && !may_wait) {
     if (events_.on_refused) events_.on_refused(error);
     return;
   }
-  log::warn(error.to_string());
+  // One that waits for a name is refused again and again.
+  if (refusals_ <= options_.hosts.size()) log::warn(error.to_string());
   is_refused_ = true;
 }
 
@@ -75,7 +77,9 @@ bool ControllerGateway::should_move(Reactor::Time now) const {
 }
 
 void ControllerGateway::move() {
-  if (options_.hosts.size() == 1) return;
+  // The only broker may take this one later, when the name is free.
+  const bool is_asked_again = is_refused_ && options_.waits_for_name;
+  if (options_.hosts.size() == 1 && !is_asked_again) return;
   bus_->close("going to another host");
   bus_.reset();
   at_ = (at_ + 1) % options_.hosts.size();

@@ -26,6 +26,8 @@ class ControllerGateway {
     std::vector<HostAddr> hosts;
     /// See Controller::Options.
     bool is_controller = true;
+    /// A name that is in use everywhere is no reason to give up: it may become free.
+    bool waits_for_name = false;
     std::chrono::milliseconds limit{3000};
     std::function<void(const HostAddr&, Session::Options&)> reach;
   };

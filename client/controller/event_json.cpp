@@ -160,6 +160,14 @@ std::string to_json_line(const WatchEvent& event, std::chrono::system_clock::tim
   return dump(json);
 }
 
+std::string to_json_line(const PairNotice& notice, std::chrono::system_clock::time_point now) {
+  return dump({{"time", millis_text(now)},
+               {"event", notice.is_acting ? "acts" : "stands_by"},
+               {"pair", notice.pair},
+               {"term", notice.term},
+               {"reason", notice.why}});
+}
+
 std::string lost_json_line(std::uint64_t lines, std::chrono::system_clock::time_point now) {
   Json json;
   json["time"] = millis_text(now);

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <string>
 
+#include "client/controller/pair_seat.h"
 #include "client/controller/watch_event.h"
 
 namespace meshbus {
@@ -24,7 +25,15 @@ namespace meshbus {
 ///     {"time":"…","event":"query_failed","mesh":"m-13Se1Maqzryj","host":"unix:/a","reason":"…"}
 ///     {"time":"…","event":"ended","mesh":"m-13Se1Maqzryj","overall":"Failed"}
 ///     {"time":"…","event":"late","ms":21500}
+///     {"time":"…","event":"restarting","mesh":"m-13Se1Maqzryj","host":"unix:/a","ranks":"3",
+///      "reason":"…"}
 std::string to_json_line(const WatchEvent& event, std::chrono::system_clock::time_point now);
+
+/// What a controller of a pair prints when it begins to act, or stands by:
+///
+///     {"time":"…","event":"acts","pair":"site","term":2,"reason":"3 of 3 hosts have granted …"}
+///     {"time":"…","event":"stands_by","pair":"site","term":1,"reason":"term 1 is over: …"}
+std::string to_json_line(const PairNotice& notice, std::chrono::system_clock::time_point now);
 
 /// The line in place of lines that were not read in time.
 std::string lost_json_line(std::uint64_t lines, std::chrono::system_clock::time_point now);

@@ -80,6 +80,7 @@ bool HandoverService::have_hosts_ended() {
   order.reason = last_order_.reason;
   order.requester = last_order_.requester;
   order.grace_ms = last_order_.grace_ms;
+  order.term = seat_.mark();
   const auto limit = options_.grace + options_.answer_limit;
   host_end_ = std::make_shared<HostEnd>(gateway_, supervisor_, std::move(hosts), std::move(order),
                                         limit, [this] { check_end(); });
@@ -103,6 +104,7 @@ void HandoverService::on_offer_mesh(const Request& request, const wire::OfferMes
         request, Error(ErrorCode::refused, "controller " + gateway_.self().to_string() +
                                                " does not answer for mesh " + mesh + ": " + why));
   };
+  if (const auto acts = seat_.check(); !acts) return gateway_.bus()->refuse(request, acts.error());
   if (options_.lease.count() == 0) return refuse("it only watches");
   if (when_ended_) return refuse("it is ending");
   if (!options_.mesh.empty()) return refuse("it watches " + options_.mesh + " alone");
@@ -157,6 +159,7 @@ void HandoverService::give_hosts(const Request& request, const wire::HandOver& m
     wire::HandOverT order;
     message.UnPackTo(&order);
     order.hosts.clear();
+    order.term = seat_.mark();
     const OwnerUpdate owner{.owner = order.owner,
                             .lease = std::chrono::milliseconds(order.lease_ms),
                             .loss = order.loss};
@@ -178,6 +181,7 @@ void HandoverService::give_hosts(const Request& request, const wire::HandOver& m
 
 void HandoverService::on_hand_over(const Request& request, const wire::HandOver& message,
                                    std::function<void(Supervisor::Actions)> on_done) {
+  if (const auto acts = seat_.check(); !acts) return gateway_.bus()->refuse(request, acts.error());
   const auto name = message.mesh()->str();
   if (name == kHostResource) return give_hosts(request, message);
   const auto* const mesh = supervisor_.find(name);
@@ -206,6 +210,7 @@ void HandoverService::on_hand_over(const Request& request, const wire::HandOver&
   for (const auto& host : hosts) {
     wire::HandOverT order;
     message.UnPackTo(&order);
+    order.term = seat_.mark();
     const auto on_answer = [this, request, asked, host, name,
                             on_done](const Result<ControlMessage>& answer) {
       if (is_closed_) return;

@@ -11,6 +11,7 @@
 
 #include "client/controller/controller_gateway.h"
 #include "client/controller/host_end.h"
+#include "client/controller/pair_seat.h"
 #include "client/controller/supervisor.h"
 #include "common/bus/bus.h"
 #include "wire/forward.h"
@@ -34,10 +35,11 @@ class HandoverService {
     std::chrono::milliseconds answer_limit{0};
   };
   HandoverService(Reactor& reactor, ControllerGateway& gateway, Supervisor& supervisor,
-                  Options options)
+                  const PairSeat& seat, Options options)
       : reactor_(reactor),
         gateway_(gateway),
         supervisor_(supervisor),
+        seat_(seat),
         options_(std::move(options)) {}
 
   void on_offer_mesh(const Request& request, const wire::OfferMesh& message);
@@ -66,6 +68,7 @@ class HandoverService {
   Reactor& reactor_;
   ControllerGateway& gateway_;
   Supervisor& supervisor_;
+  const PairSeat& seat_;
   Options options_;
   /// Meshes that we have said we would take, and when; until we answer for them.
   std::map<std::string, Reactor::Time> offered_;

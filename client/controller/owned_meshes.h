@@ -23,6 +23,14 @@ class OwnedMeshes {
 
   /// The controller is known by this name (a ProcId), from now on also. False: it was already.
   bool add_name(const std::string& name) { return names_.insert(name).second; }
+  /// It is known by none from now on: another controller acts. What it was handing over is that
+  /// one's business.
+  void drop_names() {
+    names_.clear();
+    held_.clear();
+    paused_.clear();
+    hosts_.clear();
+  }
   /// The mesh is being handed over to another owner: it stays ours, whatever its hosts say, until
   /// that is done on all of them.
   void hold(const std::string& mesh) {

@@ -74,8 +74,12 @@ std::vector<std::string> to_texts(const std::vector<HostAddr>& hosts) {
 }  // namespace
 
 void SubscriberService::tell(const std::vector<WatchEvent>& events) {
+  if (seat_.has_pair()) history_.add(events, reactor_.now());
+  // One that has just woken may not know yet that it stands by: its subscribers hear this from the
+  // one that acts.
+  if (!seat_.may_act()) return;
   for (const auto& subscriber : subscriptions_.subscribers())
-    send(subscriber, subscriptions_.for_subscriber(subscriber, events), false);
+    send(subscriber, subscriptions_.for_subscriber(subscriber, events), Telling::news);
 }
 
 void SubscriberService::on_undeliverable(const wire::Envelope& envelope, const Error& error) {
@@ -87,8 +91,9 @@ void SubscriberService::on_undeliverable(const wire::Envelope& envelope, const E
 }
 
 void SubscriberService::send(const ProcId& subscriber, const std::vector<WatchEvent>& events,
-                             bool is_snapshot) {
-  for (auto& message : to_messages(events, supervisor_.polls(), is_snapshot)) {
+                             Telling telling) {
+  for (auto& message : to_messages(events, supervisor_.polls(), telling == Telling::snapshot)) {
+    message.replayed = telling == Telling::replay;
     message.sequence = subscriptions_.next_sequence(subscriber);
     if (gateway_.bus() != nullptr &&
         gateway_.bus()->tell(Destination::to(subscriber), std::move(message)))
@@ -101,10 +106,10 @@ void SubscriberService::send(const ProcId& subscriber, const std::vector<WatchEv
 void SubscriberService::send_known(const ProcId& subscriber, const std::string& mesh,
                                    const RankSet& ranks) {
   for (const auto& [name, known] : supervisor_.meshes()) {
-    if (mesh.empty() || mesh == name) send(subscriber, known.known(ranks), true);
+    if (mesh.empty() || mesh == name) send(subscriber, known.known(ranks), Telling::snapshot);
   }
   if (const auto* const actors = supervisor_.find_actors(mesh))
-    send(subscriber, actors->known(ranks), true);
+    send(subscriber, actors->known(ranks), Telling::snapshot);
 }
 
 void SubscriberService::send_heartbeats() {
@@ -156,6 +161,7 @@ Supervisor::Actions SubscriberService::on_subscribe(const Request& request,
     gateway_.bus()->refuse(request, error);
     return Supervisor::Actions();
   };
+  if (const auto acts = seat_.check(); !acts) return refuse(acts.error());
   const auto mesh = text_of(message.mesh());
   auto ranks = ranks_of(message);
   if (!ranks) return refuse(ranks.error());
@@ -185,6 +191,9 @@ Supervisor::Actions SubscriberService::on_subscribe(const Request& request,
   }
   const bool is_new = subscriptions_.add(*subscriber, mesh, *ranks);
   gateway_.bus()->answer(request, wire::AckT());
+  if (message.moved())
+    send(*subscriber, subscriptions_.for_subscriber(*subscriber, history_.events()),
+         Telling::replay);
   if (is_new || message.again()) send_known(*subscriber, mesh, *ranks);
   // A subscriber to a mesh that has just been made does not wait for the next poll.
   if (is_new && !procs.empty() && supervisor_.find(procs) == nullptr) {
@@ -218,6 +227,12 @@ wire::ControllerStateT SubscriberService::make_state() const {
   state.subscribers = subscriptions_.count({});
   state.unreachable = to_texts(supervisor_.unreachable());
   state.hosts = to_texts(supervisor_.owned_hosts());
+  if (seat_.has_pair()) {
+    state.pair = seat_.pair();
+    state.term = seat_.term();
+    state.stands_by = !seat_.is_acting();
+    state.acting = seat_.actor();
+  }
   return state;
 }
 

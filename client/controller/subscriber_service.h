@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "client/controller/controller_gateway.h"
+#include "client/controller/event_history.h"
+#include "client/controller/pair_seat.h"
 #include "client/controller/subscriptions.h"
 #include "client/controller/supervisor.h"
 #include "common/bus/bus.h"
@@ -20,10 +22,12 @@ class SubscriberService {
  public:
   /// `poll`: the interval between two heartbeats.
   SubscriberService(Reactor& reactor, ControllerGateway& gateway, Supervisor& supervisor,
-                    std::chrono::milliseconds poll)
-      : reactor_(reactor), gateway_(gateway), supervisor_(supervisor), poll_(poll) {}
+                    const PairSeat& seat, std::chrono::milliseconds poll)
+      : reactor_(reactor), gateway_(gateway), supervisor_(supervisor), seat_(seat), poll_(poll) {}
 
   void tell(const std::vector<WatchEvent>& events);
+  /// Another controller acts, and has the subscribers.
+  void drop_all() { subscriptions_ = {}; }
   void send_heartbeats();
   /// Whether that mesh, or mesh of actors, has a subscriber.
   bool is_wanted(const std::string& mesh) const { return subscriptions_.count(mesh) != 0; }
@@ -40,7 +44,9 @@ class SubscriberService {
   void on_list_meshes(const Request& request, const wire::ListMeshes& message);
 
  private:
-  void send(const ProcId& subscriber, const std::vector<WatchEvent>& events, bool is_snapshot);
+  /// What kind of telling it is: news, the present state, or what was said before.
+  enum class Telling { news, snapshot, replay };
+  void send(const ProcId& subscriber, const std::vector<WatchEvent>& events, Telling telling);
   void send_known(const ProcId& subscriber, const std::string& mesh, const RankSet& ranks);
   wire::ControllerStateT make_state() const;
   /// The ProcId that a request is about, if it is its sender's own; otherwise it is refused.
@@ -49,8 +55,10 @@ class SubscriberService {
   Reactor& reactor_;
   ControllerGateway& gateway_;
   Supervisor& supervisor_;
+  const PairSeat& seat_;
   std::chrono::milliseconds poll_;
   Subscriptions subscriptions_;
+  EventHistory history_;
 };
 
 }  // namespace meshbus

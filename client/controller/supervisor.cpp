@@ -150,6 +150,13 @@ Supervisor::Actions Supervisor::add_name(const std::string& name, Time now) {
   return actions;
 }
 
+Supervisor::Actions Supervisor::drop_names(Time now) {
+  Actions actions;
+  owned_.drop_names();
+  note_owned(actions, now);
+  return actions;
+}
+
 void Supervisor::hold(const std::string& mesh) {
   owned_.hold(mesh);
   // The next owner decides about its restarts.

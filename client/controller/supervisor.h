@@ -71,6 +71,8 @@ class Supervisor {
   /// We are known by this name (a ProcId), from now on also: meshes whose owner it is are ours, and
   /// their leases are renewed.
   Actions add_name(const std::string& name, Time now);
+  /// Another controller acts: nothing is ours any more.
+  Actions drop_names(Time now);
   bool is_owned(const MeshController& mesh) const { return owned_.contains(mesh); }
   /// Whether that host knows us as the owner of the mesh by a name before this one.
   bool has_moved(const MeshController& mesh, const HostAddr& host, const ProcId& self) const {

@@ -9,6 +9,8 @@ namespace meshbus {
 namespace {
 
 constexpr std::uint64_t kMostMissing = 1000;
+/// Restarts and sizes that are remembered, in case another controller says them again.
+constexpr std::size_t kMostTold = 10'000;
 
 WatchEvent::Kind kind_of(wire::MeshEventKind kind) {
   switch (kind) {
@@ -58,10 +60,33 @@ bool WatchFeed::note(std::uint64_t sequence) {
   return true;
 }
 
+bool WatchFeed::Told::covers(const wire::RankState& state, const wire::MeshEventT& event) const {
+  if (incarnation == state.incarnation()) return state.generation() <= generation;
+  return host == event.host && state.restarts() < restarts;
+}
+
+bool WatchFeed::is_repeated(const wire::MeshEventT& event) {
+  std::string key = event.mesh + " " + std::to_string(static_cast<int>(event.kind));
+  for (const auto& block : event.restart_ranks)
+    key += " " + std::to_string(block.begin()) + "-" + std::to_string(block.end());
+  key += " " + event.detail;
+  const bool is_known = told_once_.contains(key);
+  if (told_once_.size() >= kMostTold) told_once_.clear();
+  told_once_.insert(std::move(key));
+  return event.replayed && is_known;
+}
+
 std::vector<WatchEvent> WatchFeed::on_other(const wire::MeshEventT& event, WatchEvent one) {
-  if (event.kind == wire::MeshEventKind::query_failed ||
-      event.kind == wire::MeshEventKind::restarting || event.kind == wire::MeshEventKind::resized)
+  if (event.kind == wire::MeshEventKind::query_failed) return {std::move(one)};
+  if (event.kind == wire::MeshEventKind::restarting || event.kind == wire::MeshEventKind::resized) {
+    if (is_repeated(event)) return {};
+    // Ranks of these numbers that come again begin anew.
+    if (event.went)
+      std::erase_if(told_, [&](const auto& entry) {
+        return entry.first.first == event.mesh && contains(one.ranks, entry.first.second);
+      });
     return {std::move(one)};
+  }
   if (event.kind == wire::MeshEventKind::given_up) {
     // The whole state, too, has what was given up.
     if (!given_up_.emplace(event.mesh, event.detail).second) return {};
@@ -122,10 +147,9 @@ std::vector<WatchEvent> WatchFeed::on_event(const wire::MeshEventT& event, Time 
   for (const auto& rank : event.ranks) {
     const std::pair key(event.mesh, rank.rank());
     const auto found = told_.find(key);
-    if (found != told_.end() && found->second.incarnation == rank.incarnation() &&
-        rank.generation() <= found->second.generation)
-      continue;
-    told_[key] = {rank.incarnation(), rank.generation(), rank.state() == wire::ProcState::ready};
+    if (found != told_.end() && found->second.covers(rank, event)) continue;
+    told_[key] = {rank.incarnation(), rank.generation(), rank.state() == wire::ProcState::ready,
+                  rank.restarts(), event.host};
     one.rank = rank;
     one.exit_report.reset();
     for (const auto& exit_report : event.exit_reports) {

@@ -40,6 +40,11 @@ class WatchFeed {
     std::uint64_t incarnation;
     std::uint64_t generation;
     bool is_ready;
+    std::uint32_t restarts;
+    std::string host;
+    /// Whether that state is what was told, or a later one of this rank was: another controller may
+    /// be behind the one before.
+    bool covers(const wire::RankState& state, const wire::MeshEventT& event) const;
   };
   struct Troubled {
     wire::RankTrouble known;
@@ -67,6 +72,10 @@ class WatchFeed {
   std::uint64_t asked_upto_ = 0;
   std::map<std::pair<std::string, std::uint64_t>, Told> told_;
   std::map<std::pair<std::string, std::uint64_t>, Troubled> troubles_;
+  /// Whether that was told already, by the controller before.
+  bool is_repeated(const wire::MeshEventT& event);
+  /// Mesh, kind, ranks and words of what was told of restarts and sizes.
+  std::set<std::string> told_once_;
   /// Mesh and words of what was given up.
   std::set<std::pair<std::string, std::string>> given_up_;
   /// Hosts that were reported as unreachable, meshes that were reported as ended.

@@ -55,6 +55,9 @@ inline constexpr std::array kKeyTable = std::to_array<KeyInfo>({
      "how often launchers and controllers ask hosts whether they are there"},
     {"watchdog", ValueKind::duration, "s", "2m", "100ms", "24h",
      "silence of a controller after which the owner of a mesh treats it as lost"},
+    {"supervision.term", ValueKind::duration, "s", "10s", "200ms", "1h",
+     "silence of the acting one of several controllers (--pair) after which another one takes "
+     "over"},
     {"lease", ValueKind::duration, "s", "1m", "0s", "24h",
      "time after which procs are stopped if their lease is not renewed; 0 = no lease"},
     {"heartbeat", ValueKind::duration, "s", "5s", "10ms", "1h",
@@ -171,6 +174,7 @@ inline constexpr DurationKey terminate_grace("terminate.grace");
 inline constexpr CountKey terminate_in_flight("terminate.in_flight");
 inline constexpr DurationKey supervision_poll("supervision.poll");
 inline constexpr DurationKey supervision_probe("supervision.probe");
+inline constexpr DurationKey supervision_term("supervision.term");
 inline constexpr DurationKey watchdog("watchdog");
 inline constexpr DurationKey lease("lease");
 inline constexpr DurationKey heartbeat("heartbeat");

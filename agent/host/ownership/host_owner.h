@@ -42,6 +42,10 @@ class HostOwner {
   /// Errors: refused (the host is about to end).
   Result<void> hand_over(const ProcId& owner, std::chrono::milliseconds lease,
                          wire::OwnerLoss loss);
+  /// Null: nobody answers for it.
+  const MeshOwnership* find_ownership() const {
+    return ownership_ && !ownership_->is_gone() ? &*ownership_ : nullptr;
+  }
   /// Length 0: as long as before. Errors: not_exist (nobody owns it).
   Result<void> renew(std::chrono::milliseconds length);
   /// Null: nobody owns it.

@@ -90,6 +90,13 @@ void LedgerWriter::set_host_owner(wire::LedgerMeshT owner) {
   write_host();
 }
 
+void LedgerWriter::set_terms(std::vector<wire::LedgerTermT> terms) {
+  host_.terms.clear();
+  for (auto& term : terms)
+    host_.terms.push_back(std::make_unique<wire::LedgerTermT>(std::move(term)));
+  write_host();
+}
+
 void LedgerWriter::write_host() {
   wire::LedgerEntryT entry;
   entry.host = std::make_unique<wire::LedgerHostT>(host_);
@@ -167,6 +174,17 @@ std::optional<wire::LedgerMeshT> read_host_owner(const Ledger& ledger) {
     if (host != nullptr && host->owner() != nullptr) host->owner()->UnPackTo(&owner.emplace());
   }
   return owner;
+}
+
+std::vector<wire::LedgerTermT> read_terms(const Ledger& ledger) {
+  std::vector<wire::LedgerTermT> terms;
+  for (const auto& bytes : ledger.entries()) {
+    const auto* host = flatbuffers::GetRoot<wire::LedgerEntry>(bytes.data())->host();
+    if (host == nullptr || host->terms() == nullptr) continue;
+    terms.clear();
+    for (const auto* term : *host->terms()) term->UnPackTo(&terms.emplace_back());
+  }
+  return terms;
 }
 
 std::vector<wire::LedgerDrainT> read_drains(const Ledger& ledger) {

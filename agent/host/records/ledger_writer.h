@@ -26,6 +26,8 @@ class LedgerWriter {
   void set_drains(std::vector<wire::LedgerDrainT> drains);
   /// This is the owner of the host from now on.
   void set_host_owner(wire::LedgerMeshT owner);
+  /// These are the terms of pairs of controllers from now on.
+  void set_terms(std::vector<wire::LedgerTermT> terms);
   /// Writes down what was touched, before the keeper or an owner is told.
   void write();
 
@@ -56,6 +58,8 @@ struct LeftMesh {
 };
 /// The owner of the host that was noted last.
 std::optional<wire::LedgerMeshT> read_host_owner(const Ledger& ledger);
+/// The terms of pairs of controllers that were noted last.
+std::vector<wire::LedgerTermT> read_terms(const Ledger& ledger);
 /// The drains that were noted last.
 std::vector<wire::LedgerDrainT> read_drains(const Ledger& ledger);
 /// The meshes that an agent has left, by name.

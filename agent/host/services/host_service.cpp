@@ -16,7 +16,7 @@ namespace {
 using namespace std::chrono_literals;
 
 /// The last answer gets so long to reach the broker before this host ends.
-constexpr auto kFarewellLimit = 1s;
+constexpr auto kHostFarewellLimit = 1s;
 constexpr std::uint16_t kMostInFlight = 256;
 
 /// The order of a ShutdownHost or a DrainHost.
@@ -63,6 +63,7 @@ std::optional<std::size_t> HostService::find_in_flight(const Request& request,
 }
 
 void HostService::on_shutdown_host(const Request& request, const wire::ShutdownHost& message) {
+  if (!checks_.may_order(request, message.term())) return;
   const auto in_flight = find_in_flight(request, message.in_flight());
   if (!in_flight) return;
   const auto order = make_order(message, "host shut down", checks_.host(), wire::Cause::host_ended);
@@ -72,7 +73,7 @@ void HostService::on_shutdown_host(const Request& request, const wire::ShutdownH
     // Whatever the broker answers to this, it has seen the summary before.
     wire::IntroduceT last;
     last.host = checks_.host();
-    bus_.request(Destination::to_broker(), std::move(last), kFarewellLimit,
+    bus_.request(Destination::to_broker(), std::move(last), kHostFarewellLimit,
                  [this, ok = outcome.failed == 0](const Result<ControlMessage>&) {
                    options_.on_shutdown(ok);
                  });

@@ -169,6 +169,7 @@ void LifecycleService::spawn(SpawnOrder order, const topology::Topology* topolog
 }
 
 void LifecycleService::on_restart_procs(const Request& request, const wire::RestartProcs& message) {
+  if (!parts_.checks.may_order(request, message.term())) return;
   Mesh* const mesh = parts_.checks.find_mesh(request, message.mesh());
   if (mesh == nullptr) return;
   const auto refuse = [&](ErrorCode code, const std::string& why) {
@@ -208,6 +209,7 @@ void LifecycleService::on_restart_procs(const Request& request, const wire::Rest
 void LifecycleService::on_stop_procs(const Request& request, const wire::StopProcs& message) {
   if (const auto name = Name::parse(message.mesh()->string_view()); !name)
     return parts_.checks.refuse(request, name.error().within("StopProcs.mesh"));
+  if (!parts_.checks.may_order(request, message.term())) return;
   const auto ranks = parse_ranks(message.ranks(), kAnyRank, "StopProcs.ranks");
   if (!ranks) return parts_.checks.refuse(request, ranks.error());
   parts_.checks.ack(request);

@@ -111,6 +111,7 @@ Result<void> OwnershipService::renew(const std::string& name, std::chrono::milli
 }
 
 void OwnershipService::on_renew_lease(const Request& request, const wire::RenewLease& message) {
+  if (!parts_.checks.may_order(request, message.term())) return;
   const std::chrono::milliseconds length(message.lease_ms());
   std::string missing;
   std::optional<Error> full;
@@ -161,6 +162,7 @@ Result<void> OwnershipService::check_may_hand_over(const wire::Envelope& envelop
 }
 
 void OwnershipService::on_hand_over(const Request& request, const wire::HandOver& message) {
+  if (!parts_.checks.may_order(request, message.term())) return;
   const auto refuse = [&](const Error& error) { parts_.checks.refuse(request, error); };
   const auto owner = ProcId::parse(message.owner()->string_view());
   if (!owner) return refuse(owner.error().within("HandOver.owner"));
@@ -177,22 +179,28 @@ void OwnershipService::on_hand_over(const Request& request, const wire::HandOver
   if (mesh == nullptr) return;
   const auto may = check_may_hand_over(request.envelope, *mesh, *owner);
   if (!may) return refuse(may.error());
-  // What is not told yet is for the owner before.
-  parts_.publisher.flush_changes(*mesh);
-  const ProcId before = mesh->ownership.owner();
-  // All in this turn: there is no moment in which neither owner is watched. Should the new one not
-  // be there, the lease lapses.
-  peers_.add(*owner);
-  const std::chrono::milliseconds lease(message.lease_ms());
-  const auto done = parts_.procs.owners().hand_over(*mesh, *owner, lease, message.loss());
-  if (done) {
-    parts_.publisher.tell_owner(*mesh);
-    parts_.logs.mark(*mesh);
-  }
-  release(*owner);
-  release(before);
+  const auto done =
+      hand_over(*mesh, *owner, std::chrono::milliseconds(message.lease_ms()), message.loss());
   if (!done) return refuse(done.error());
   parts_.checks.ack(request);
+}
+
+Result<void> OwnershipService::hand_over(Mesh& mesh, const ProcId& owner,
+                                         std::chrono::milliseconds lease, wire::OwnerLoss loss) {
+  // What is not told yet is for the owner before.
+  parts_.publisher.flush_changes(mesh);
+  const ProcId before = mesh.ownership.owner();
+  // All in this turn: there is no moment in which neither owner is watched. Should the new one not
+  // be there, the lease lapses.
+  peers_.add(owner);
+  auto done = parts_.procs.owners().hand_over(mesh, owner, lease, loss);
+  if (done) {
+    parts_.publisher.tell_owner(mesh);
+    parts_.logs.mark(mesh);
+  }
+  release(owner);
+  release(before);
+  return done;
 }
 
 void OwnershipService::hand_over_host(const Request& request, const wire::HandOver& message,

@@ -48,6 +48,9 @@ class OwnershipService {
   /// The sender says that it is the owner of that mesh, at another address. False: it is not, or
   /// may not own meshes.
   bool move_owner(const Request& request, Mesh& mesh, const ProcId& owner);
+  /// Another owner answers for that mesh from now on, and is told everything. Errors: refused.
+  Result<void> hand_over(Mesh& mesh, const ProcId& owner, std::chrono::milliseconds lease,
+                         wire::OwnerLoss loss);
   /// There is a new session with the broker.
   void on_up() { peers_.on_up(); }
   /// A message came back: the peer may be gone.

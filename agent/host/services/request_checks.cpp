@@ -48,6 +48,14 @@ Proc* RequestChecks::find_proc(const Request& request, const flatbuffers::String
   return nullptr;
 }
 
+bool RequestChecks::may_order(const Request& request, const wire::Term* term) {
+  const auto may = terms_.check(request.envelope, term);
+  if (may) return true;
+  log::warn("an order of a controller is refused: " + may.error().to_string());
+  bus_.refuse(request, may.error());
+  return false;
+}
+
 void RequestChecks::ack(const Request& request) {
   bus_.answer(request, wire::AckT());
 }

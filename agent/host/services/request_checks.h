@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "agent/host/model/proc_table.h"
+#include "agent/host/ownership/pair_terms.h"
 #include "common/bus/bus.h"
 
 namespace meshbus::host {
@@ -13,8 +14,8 @@ namespace meshbus::host {
 /// Checks that the services of a host agent share. A check that fails has refused the request.
 class RequestChecks {
  public:
-  RequestChecks(Bus& bus, ProcTable& table, std::string host)
-      : bus_(bus), table_(table), host_(std::move(host)) {}
+  RequestChecks(Bus& bus, ProcTable& table, const PairTerms& terms, std::string host)
+      : bus_(bus), table_(table), terms_(terms), host_(std::move(host)) {}
 
   /// The mesh of a request.
   Mesh* find_mesh(const Request& request, const flatbuffers::String* name);
@@ -24,6 +25,9 @@ class RequestChecks {
   /// The live proc that sent this, which must be the proc that it says it is.
   Proc* find_proc(const Request& request, const flatbuffers::String* claimed);
 
+  /// Whether the sender may give an order under that term (null: it is of no pair).
+  bool may_order(const Request& request, const wire::Term* term);
+
   void ack(const Request& request);
   void refuse(const Request& request, const Error& error) { bus_.refuse(request, error); }
   /// For people.
@@ -32,6 +36,7 @@ class RequestChecks {
  private:
   Bus& bus_;
   ProcTable& table_;
+  const PairTerms& terms_;
   std::string host_;
 };
 

@@ -28,6 +28,11 @@ void ControllerMetrics::set(const ControllerCounts& counts) {
                   counts.events);
   gauge("meshbus_controller_up", "Whether a broker has taken the controller.",
         counts.is_up ? 1 : 0);
+  gauge("meshbus_controller_acting",
+        "Whether the controller acts; 0 = it is one of a pair, and stands by.",
+        counts.is_acting ? 1 : 0);
+  gauge("meshbus_controller_term", "The last term of its pair that the controller knows of.",
+        counts.term);
   gauge("meshbus_controller_subscribers", "Subscriptions to the controller.", counts.subscribers);
   gauge("meshbus_controller_hosts", "Hosts that the controller watches.", counts.hosts);
   gauge("meshbus_controller_unreachable_hosts", "Hosts of them that do not answer.",

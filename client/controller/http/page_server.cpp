@@ -102,7 +102,13 @@ HttpResponse PageServer::health() const {
   if (!counted_ || reactor_.now() - *counted_ >= kStuck)
     return text_response(503, "the controller does not answer");
   if (!counts_.is_up) return text_response(503, "no broker has taken the controller");
-  return text_response(200, "ok");
+  if (!counts_.is_acting)
+    return text_response(
+        200, "ok: stands by; " + (counts_.actor.empty() ? std::string("none is known to act")
+                                                        : counts_.actor + " acts"));
+  return text_response(200, counts_.actor.empty()
+                                ? std::string("ok")
+                                : "ok: acts, in term " + std::to_string(counts_.term));
 }
 
 void PageServer::on_request(const HttpRequest& request, const HttpServer::Reply& reply) {

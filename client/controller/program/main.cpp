@@ -24,6 +24,7 @@
 #include "common/base/service_manager.h"
 #include "common/config/config.h"
 #include "common/config/logging.h"
+#include "meshbus/name.h"
 
 namespace {
 
@@ -42,6 +43,8 @@ struct Arguments {
   std::string http;
   std::string http_token;
   bool is_http_write = false;
+  /// The name of the pair that it belongs to. Empty: none.
+  std::string pair;
 };
 
 int give_up(int code, const std::string& why) {
@@ -130,6 +133,12 @@ class Program {
           writer_.write(to_json_line(event, std::chrono::system_clock::now()));
       }
     };
+    events.on_pair = [this](const PairNotice& notice) {
+      std::fprintf(stderr, "meshbus-controller: it %s from now on (pair %s): %s\n",
+                   notice.is_acting ? "acts" : "stands by", notice.pair.c_str(),
+                   notice.why.c_str());
+      writer_.write(to_json_line(notice, std::chrono::system_clock::now()));
+    };
     events.on_stop_asked = [this](const std::string& reason) {
       end("the controller ends: " + reason);
     };
@@ -202,6 +211,17 @@ Result<Controller::Options> make_options(const Arguments& arguments, const Confi
   }
   auto options = Controller::Options::from(config, std::move(hosts));
   options.mesh = arguments.mesh;
+  if (arguments.pair.empty()) return options;
+  if (const auto name = Name::parse(arguments.pair); !name)
+    return fail(name.error().within("--pair"));
+  if (options.lease.count() != 0 && 3 * options.term > options.lease)
+    return fail(ErrorCode::configuration_error,
+                "--pair: supervision.term (" + std::to_string(options.term.count()) +
+                    " ms) has to fit three times into lease (" +
+                    std::to_string(options.lease.count()) +
+                    " ms), so that another controller takes over before the leases of the meshes "
+                    "lapse; lower supervision.term or raise lease");
+  options.pair = arguments.pair;
   return options;
 }
 
@@ -215,6 +235,10 @@ int run(int argc, char** argv) {
                  "Addresses of the hosts: ADDR,ADDR…, also as ranges: tcp:h[1-4]:7420")
       ->required();
   app.add_option("--mesh", arguments.mesh, "Only this mesh: its name, or the part before the uuid");
+  app.add_option("--pair", arguments.pair,
+                 "One of several controllers of that name, each with the same --hosts: one acts, "
+                 "the others stand by, and one of them takes over when it falls silent")
+      ->type_name("NAME");
   app.add_option("--lifeline-fd", arguments.lifeline_fd,
                  "Descriptor whose end means that whoever started this is gone");
   app.add_option("--http", arguments.http,

@@ -117,6 +117,8 @@ const std::map<Body, Row>& rows() {
       {Body::ChaosStarted, {no, no, no, no, no}},
       {Body::ResizeMesh, {no, operate, no, no, no}},
       {Body::WorldChanged, {no, no, host, no, no}},
+      {Body::ClaimTerm, {no, operate, no, no, no}},
+      {Body::TermState, {no, no, no, no, no}},
   };
   return rows;
 }

@@ -60,6 +60,10 @@ TEST_CASE("controller_metrics: late polls and events only grow") {
   CHECK(text.find("meshbus_controller_late_polls_total 1\n") != std::string::npos);
   CHECK(text.find("meshbus_controller_unreachable_hosts 2\n") != std::string::npos);
   CHECK(text.find("meshbus_controller_up 1\n") != std::string::npos);
+  CHECK(text.find("meshbus_controller_acting 1\n") != std::string::npos);
   metrics.set({.polls = 6, .late_polls = 2, .events = 9});
   CHECK(metrics.render().find("meshbus_controller_events_total 9\n") != std::string::npos);
+  metrics.set({.is_acting = false, .term = 3});
+  CHECK(metrics.render().find("meshbus_controller_acting 0\n") != std::string::npos);
+  CHECK(metrics.render().find("meshbus_controller_term 3\n") != std::string::npos);
 }

@@ -1,0 +1,442 @@
+// Several controllers of the same hosts, of which one acts (spec 18.3): the acting one is killed,
+// frozen, cut off and ended; a subscriber counts what it hears, and the hosts what was ordered.
+//   MESHBUS_TEST_PAIR_TIMES=500   the last test takes the acting one away so often
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <random>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "meshbus/controller.h"
+#include "tests/integration/controller/harness.h"
+#include "tests/support/http_client.h"
+
+using namespace std::chrono_literals;
+using namespace meshbus;
+using namespace meshbus::test;
+using nlohmann::json;
+
+namespace {
+
+const Words kPairSettings{"supervision.probe=200ms", "supervision.poll=1s", "lease=30s",
+                          "terminate.grace=2s"};
+
+/// Hosts, and controllers of them that stand by for each other.
+class Paired {
+ public:
+  explicit Paired(std::size_t hosts, std::string term = "1s")
+      : term_(std::move(term)), standing_(hosts) {
+    for (std::size_t i = 0; i < 2; ++i) start(i);
+  }
+  void start(std::size_t number) {
+    Words words{bin("meshbus-controller"), "--hosts", joined(), "--pair", "site"};
+    words.insert(words.end(), {"--http", "unix:" + (pages_ / std::to_string(number))});
+    words.insert(words.end(), {"--set", "supervision.term=" + term_});
+    for (const auto& setting : kPairSettings) words.insert(words.end(), {"--set", setting});
+    controllers_[number].emplace(words);
+  }
+  std::string joined() const {
+    std::string list;
+    for (const auto& host : standing_) list += (list.empty() ? "" : ",") + host.address();
+    return list;
+  }
+  std::vector<HostAddr> addresses() const {
+    std::vector<HostAddr> list;
+    for (const auto& host : standing_) list.push_back(must(HostAddr::parse(host.address())));
+    return list;
+  }
+  Process& controller(std::size_t number) { return *controllers_.at(number); }
+  /// What its /healthz says.
+  std::string health_of(std::size_t number) {
+    const auto& text = controller(number).err();
+    const auto begin = text.find("the page is at ") + 15;
+    return http_get(text.substr(begin, text.find('\n', begin) - begin), "/healthz").body;
+  }
+  StandingHost& host(std::size_t number) { return standing_[number]; }
+
+  /// What that one said last of its part: "acts", "stands_by", or nothing.
+  std::string part_of(std::size_t number) {
+    auto& process = controller(number);
+    if (!process.is_running()) return "";
+    std::string last;
+    std::istringstream lines(process.out().substr(0, process.out().rfind('\n') + 1));
+    for (std::string line; std::getline(lines, line);) {
+      if (line.find("\"event\":\"acts\"") != std::string::npos) last = "acts";
+      if (line.find("\"event\":\"stands_by\"") != std::string::npos) last = "stands_by";
+    }
+    return last;
+  }
+  /// The one that acts, other than `except`, as soon as there is one.
+  std::size_t actor(std::optional<std::size_t> except = {}) {
+    std::optional<std::size_t> found;
+    const bool is_there = wait_until(
+        [&] {
+          for (const auto& [number, process] : controllers_) {
+            if (number != except && process && part_of(number) == "acts") found = number;
+          }
+          return found.has_value();
+        },
+        in_time);
+    REQUIRE(is_there);
+    return *found;
+  }
+  /// The host whose broker that one is connected to.
+  std::size_t home_of(std::size_t number) {
+    const auto list =
+        parse_json(run_cli({"controller", "list", "--json", "--hosts", joined()}).out);
+    for (const auto& one : list) {
+      if (one.at("acts").get<bool>() != (part_of(number) == "acts")) continue;
+      for (std::size_t i = 0; i < standing_.size(); ++i) {
+        if (one.at("controller") == standing_[i].address() + ",controller") return i;
+      }
+    }
+    FAIL("no controller is listed that does as that one");
+    return 0;
+  }
+  std::size_t acting() {
+    std::size_t count = 0;
+    for (const auto& [number, process] : controllers_) count += part_of(number) == "acts" ? 1U : 0U;
+    return count;
+  }
+
+  json ranks() {
+    const auto listing = parse_json(run_cli({"ps", "--all", "--json", "--hosts", joined()}).out);
+    return listing.at("meshes").empty() ? json::array() : listing.at("meshes")[0].at("ranks");
+  }
+  bool are_up(std::uint64_t restarts_in_all) {
+    return wait_until(
+        [&] {
+          std::uint64_t sum = 0;
+          const auto all = ranks();
+          for (const auto& rank : all) {
+            if (rank.at("status") != "ready") return false;
+            sum += rank.at("restarts").get<std::uint64_t>();
+          }
+          return !all.empty() && sum == restarts_in_all;
+        },
+        in_time);
+  }
+  void spawn(const Words& more) {
+    Words words{"spawn", "left", "--hosts", joined(), "--wait-for-controller"};
+    words.insert(words.end(), more.begin(), more.end());
+    words.insert(words.end(), {"--restart-delay", "50ms", "--", "sh", "-c", "exec sleep 3000"});
+    const auto done = run_cli(words);
+    INFO(done.err);
+    REQUIRE(done.status == ExitStatus::exited(0));
+  }
+  void kill_rank(std::uint64_t rank) {
+    REQUIRE(::kill(ranks().at(rank).at("pid").get<pid_t>(), SIGKILL) == 0);
+  }
+
+ private:
+  std::string term_;
+  TempDir pages_;
+  std::vector<StandingHost> standing_;
+  std::map<std::size_t, std::optional<Process>> controllers_;
+};
+
+/// Counts what a subscriber hears of ranks.
+class Counter {
+ public:
+  explicit Counter(Paired& paired)
+      : subscription_(must(Subscription::open(context_, paired.addresses(), {.deadline = in_time},
+                                              [this](const SupervisionEvent& event) {
+                                                const std::lock_guard lock(mutex_);
+                                                note(event);
+                                              }))) {}
+
+  /// Ends that were heard of incarnations of ranks.
+  std::size_t ends() const {
+    const std::lock_guard lock(mutex_);
+    return ends_.size();
+  }
+  /// "restarting" of such a rank and number of restarts before.
+  std::size_t restarts() const {
+    const std::lock_guard lock(mutex_);
+    return restarting_;
+  }
+  std::string wrong() const {
+    const std::lock_guard lock(mutex_);
+    return wrong_;
+  }
+  std::size_t moves() const {
+    const std::lock_guard lock(mutex_);
+    return moves_;
+  }
+
+ private:
+  void note(const SupervisionEvent& event) {
+    if (event.kind == Kind::controller_back) ++moves_;
+    if (event.kind == Kind::restarting) ++restarting_;
+    if (event.kind != Kind::rank) return;
+    const auto& rank = *event.rank;
+    const auto words = "rank " + std::to_string(rank.rank) + ", attempt " +
+                       std::to_string(rank.restarts) + ": " + event.describe() + "\n";
+    const std::pair attempt(rank.rank, rank.restarts);
+    if (rank.is_terminal() && !ends_.insert(attempt).second) wrong_ += "told twice: " + words;
+    if (rank.state == ProcState::ready && !readies_.insert(attempt).second)
+      wrong_ += "told twice: " + words;
+    // The one before has ended, and that was told.
+    if (rank.restarts > 0 && readies_.contains({rank.rank, 0}) &&
+        !ends_.contains({rank.rank, rank.restarts - 1}))
+      wrong_ += "the end before was not told: " + words;
+  }
+
+  mutable std::mutex mutex_;
+  std::set<std::pair<std::uint64_t, std::uint64_t>> ends_;
+  std::set<std::pair<std::uint64_t, std::uint64_t>> readies_;
+  std::size_t restarting_ = 0;
+  std::size_t moves_ = 0;
+  std::string wrong_;
+  Context context_ = must(Context::create());
+  Subscription subscription_;
+};
+
+}  // namespace
+
+TEST_CASE(
+    "pair: of two controllers one acts; when it is killed the other one has its meshes, restarts "
+    "their ranks, and the subscriber hears each end once") {
+  Paired paired(3);
+  const auto first = paired.actor();
+  CHECK(paired.part_of(1 - first).empty());
+  paired.spawn({"-n", "3", "--restart", "on-failure:10"});
+  Counter counter(paired);
+  REQUIRE(paired.are_up(0));
+  paired.kill_rank(0);
+  REQUIRE(paired.are_up(1));
+
+  const auto began = std::chrono::steady_clock::now();
+  paired.controller(first).send_signal(SIGKILL);
+  paired.controller(first).wait_exit(in_time);
+  // Nobody restarts it until the other one acts.
+  paired.kill_rank(1);
+  CHECK(paired.actor(first) == 1 - first);
+  const auto took = std::chrono::steady_clock::now() - began;
+  REQUIRE(paired.are_up(2));
+  // A term of 1 s, looks and rounds; the lease of the mesh is 30 s.
+  CHECK(took < 15s);
+  MESSAGE("taken over after " << std::chrono::duration_cast<std::chrono::milliseconds>(took).count()
+                              << " ms");
+  paired.kill_rank(2);
+  REQUIRE(paired.are_up(3));
+  CHECK(wait_until([&] { return counter.ends() == 3 && counter.restarts() == 3; }, in_time));
+  CHECK(counter.wrong() == "");
+
+  const auto list = run_cli({"controller", "list", "--hosts", paired.joined()});
+  CHECK(has(list.out, "; acts (pair site, term 2)"));
+  CHECK(has(list.out, "answers for 1"));
+  // The one that comes again stands by.
+  paired.start(first);
+  CHECK(wait_until(
+      [&] {
+        return has(run_cli({"controller", "list", "--hosts", paired.joined()}).out,
+                   "; stands by (pair site), ");
+      },
+      in_time));
+  CHECK(paired.part_of(1 - first) == "acts");
+}
+
+TEST_CASE(
+    "pair: a controller that is frozen until another one acts does nothing when it wakes, and says "
+    "so") {
+  Paired paired(3);
+  const auto first = paired.actor();
+  paired.spawn({"-n", "2", "--restart", "on-failure:10"});
+  Counter counter(paired);
+  REQUIRE(paired.are_up(0));
+  paired.controller(first).send_signal(SIGSTOP);
+  CHECK(paired.actor(first) == 1 - first);
+  paired.kill_rank(0);
+  REQUIRE(paired.are_up(1));
+  paired.kill_rank(1);
+  paired.controller(first).send_signal(SIGCONT);
+  CHECK(wait_until([&] { return paired.part_of(first) == "stands_by"; }, in_time));
+  INFO(paired.controller(first).err());
+  CHECK(
+      has(paired.controller(first).err(), "it stands by from now on (pair site): term 1 is over"));
+  REQUIRE(paired.are_up(2));
+  CHECK(wait_until([&] { return counter.ends() == 2 && counter.restarts() == 2; }, in_time));
+  CHECK(counter.wrong() == "");
+  CHECK(paired.acting() == 1);
+}
+
+TEST_CASE(
+    "pair: ended in order, the acting one leaves its meshes to the one that stands by; the last "
+    "one stops them") {
+  Paired paired(2);
+  const auto first = paired.actor();
+  paired.spawn({"-n", "2", "--restart", "on-failure:10"});
+  REQUIRE(paired.are_up(0));
+  // It has heard that there is another one.
+  REQUIRE(wait_until(
+      [&] {
+        return has(run_cli({"controller", "list", "--hosts", paired.joined()}).out, "stands by");
+      },
+      in_time));
+  paired.controller(first).send_signal(SIGTERM);
+  CHECK(paired.controller(first).wait_exit(in_time) == ExitStatus::exited(0));
+  CHECK(paired.actor(first) == 1 - first);
+  CHECK(paired.are_up(0));
+  paired.kill_rank(0);
+  CHECK(paired.are_up(1));
+  paired.controller(1 - first).send_signal(SIGTERM);
+  CHECK(paired.controller(1 - first).wait_exit(in_time) == ExitStatus::exited(0));
+  for (const auto& rank : paired.ranks()) CHECK(rank.at("status") != "ready");
+}
+
+TEST_CASE("pair: a controller that stands by refuses what the acting one does, and names it") {
+  Paired paired(2);
+  const auto first = paired.actor();
+  std::string home;
+  REQUIRE(wait_until(
+      [&] {
+        const auto list =
+            parse_json(run_cli({"controller", "list", "--json", "--hosts", paired.joined()}).out);
+        for (const auto& one : list) {
+          if (!one.at("acts").get<bool>()) home = one.at("controller").get<std::string>();
+        }
+        return !home.empty();
+      },
+      in_time));
+  const auto spawned = run_cli(
+      {"spawn", "none", "--hosts", paired.joined(), "--controller", home, "--", "sleep", "100"});
+  CHECK(spawned.status == ExitStatus::exited(1));
+  CHECK(has(spawned.err, "stands by (pair site); "));
+  CHECK(has(spawned.err, ",controller acts"));
+
+  CHECK(wait_until([&] { return has(paired.health_of(first), "ok: acts, in term 1"); }, in_time));
+  CHECK(wait_until(
+      [&] {
+        const auto text = paired.health_of(1 - first);
+        return has(text, "ok: stands by; ") && has(text, ",controller acts");
+      },
+      in_time));
+  // The hosts have written down which of them acts.
+  const auto audit = run_cli({"audit", "--hosts", paired.joined(), "--verb", "take over"});
+  INFO(audit.out, audit.err);
+  CHECK(has(audit.out, "term 1 of pair site"));
+  CHECK(paired.part_of(first) == "acts");
+}
+
+TEST_CASE("pair: the acting one whose own host is lost goes on through another one") {
+  Paired paired(3, "9s");
+  const auto first = paired.actor();
+  paired.spawn({"-n", "3", "--restart", "on-failure:10"});
+  REQUIRE(paired.are_up(0));
+  const auto home = paired.home_of(first);
+  const auto rank = (home + 1) % 3;
+  const auto pid = paired.ranks().at(rank).at("pid").get<pid_t>();
+  REQUIRE(::kill(paired.host(home).roles().warden, SIGKILL) == 0);
+  REQUIRE(::kill(pid, SIGKILL) == 0);
+  const auto& other = paired.host(rank).address();
+  CHECK(wait_until(
+      [&] {
+        const auto list = parse_json(run_cli({"ps", "--all", "--json", "--hosts", other}).out);
+        for (const auto& one : list.at("meshes").at(0).at("ranks")) {
+          if (one.at("rank") == rank) return one.at("status") == "ready" && one.at("restarts") == 1;
+        }
+        return false;
+      },
+      in_time));
+  CHECK(paired.part_of(first) == "acts");
+  CHECK(paired.part_of(1 - first).empty());
+}
+
+TEST_CASE("pair: what cannot be is refused at the start") {
+  const auto start = [](const Words& more) {
+    Words words{bin("meshbus-controller"), "--hosts", "unix:/nowhere"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words, in_time);
+  };
+  const auto name = start({"--pair", "a/b"});
+  CHECK(name.status == ExitStatus::exited(2));
+  CHECK(has(name.err, "--pair"));
+  const auto term = start({"--pair", "site", "--set", "lease=20s"});
+  CHECK(term.status == ExitStatus::exited(2));
+  CHECK(has(term.err, "has to fit three times into lease"));
+}
+
+TEST_CASE(
+    "pair: whatever befalls the acting one, again and again, its ranks are restarted once each, "
+    "and the subscriber misses nothing") {
+  const char* const wanted = std::getenv("MESHBUS_TEST_PAIR_TIMES");
+  const int times = wanted == nullptr ? 4 : std::atoi(wanted);
+  Paired paired(3);
+  paired.actor();
+  paired.spawn({"-n", "3", "--restart", "on-failure:1000000"});
+  Counter counter(paired);
+  REQUIRE(paired.are_up(0));
+  std::mt19937_64 random(static_cast<std::uint64_t>(times));
+  std::uint64_t restarts = 0;
+  std::map<std::string, int> done;
+  for (int i = 0; i < times; ++i) {
+    const auto first = paired.actor();
+    auto& process = paired.controller(first);
+    const auto what = i % 4;
+    CAPTURE(i);
+    CAPTURE(what);
+    // Before, while and after nobody acts.
+    const auto victim = random() % 3;
+    if (random() % 2 == 0) {
+      paired.kill_rank(victim);
+      ++restarts;
+      if (random() % 2 == 0) REQUIRE(paired.are_up(restarts));
+    }
+    if (what == 0) {
+      process.send_signal(SIGKILL);
+      process.wait_exit(in_time);
+      paired.kill_rank((victim + 1) % 3);
+      ++restarts;
+      paired.actor(first);
+      paired.start(first);
+      ++done["kills"];
+    } else if (what == 1) {
+      process.send_signal(SIGSTOP);
+      paired.kill_rank((victim + 1) % 3);
+      ++restarts;
+      paired.actor(first);
+      process.send_signal(SIGCONT);
+      ++done["freezes"];
+    } else if (what == 2) {
+      // Its way to everything is the broker of its host.
+      const auto roles = paired.host(paired.home_of(first)).roles();
+      ::kill(roles.broker, SIGSTOP);
+      const auto until = std::chrono::steady_clock::now() + 2500ms;
+      CHECK(wait_until(
+          [&] {
+            return paired.part_of(first) == "stands_by" || std::chrono::steady_clock::now() > until;
+          },
+          in_time));
+      ::kill(roles.broker, SIGCONT);
+      paired.kill_rank((victim + 1) % 3);
+      ++restarts;
+      ++done["cuts"];
+    } else {
+      process.send_signal(SIGSTOP);
+      paired.kill_rank((victim + 1) % 3);
+      ++restarts;
+      process.send_signal(SIGCONT);
+      ++done["short freezes"];
+    }
+    REQUIRE(paired.are_up(restarts));
+    INFO(counter.wrong());
+    REQUIRE(wait_until([&] { return counter.ends() == restarts && counter.restarts() == restarts; },
+                       in_time));
+    REQUIRE(counter.wrong() == "");
+    // One that wakes has to find out first.
+    REQUIRE(wait_until([&] { return paired.acting() == 1; }, in_time));
+  }
+  CHECK(counter.ends() == restarts);
+  CHECK(counter.restarts() == restarts);
+  std::string text;
+  for (const auto& [what, count] : done) text += std::to_string(count) + " " + what + ", ";
+  MESSAGE(text << restarts << " ends of ranks: each was told once; " << counter.restarts()
+               << " restarts were told");
+}
