@@ -99,7 +99,7 @@ Result<void> set_user(std::string_view text, ProcSettings& settings) {
 Result<void> set_group(std::string_view text, ProcSettings& settings) {
   const std::string name(text);
   const auto number = parse_whole<std::uint32_t>(text);
-  const group* found = number ? nullptr : ::getgrnam(name.c_str());
+  const struct group* found = number ? nullptr : ::getgrnam(name.c_str());
   if (found == nullptr && (!number || *number == UINT32_MAX))
     return fail(ErrorCode::parse_error,
                 "this machine knows no group '" + name + "'; a number needs no name");
