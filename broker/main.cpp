@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -27,6 +28,7 @@
 #include "common/base/find_user.h"
 #include "common/base/log.h"
 #include "common/base/os_error.h"
+#include "common/base/release.h"
 #include "common/base/unique_fd.h"
 #include "common/base/user_ids.h"
 #include "common/config/config.h"
@@ -244,6 +246,7 @@ int serve(const Flags& flags) {
   warn_of_insecurity(**broker, flags.insecure);
   const std::string ready = "ready " + (*broker)->address().to_string();
   if (lifeline) {
+    lifeline->say("release " + std::string(this_release()));
     lifeline->say(ready);
   } else {
     std::printf("%s\n", ready.c_str());
@@ -260,6 +263,10 @@ int serve(const Flags& flags) {
 int main(int argc, char** argv) {
   ::prctl(PR_SET_NAME, "meshbus-broker");
   ask_for_short_slices();
+  if (argc == 2 && std::string_view(argv[1]) == "--release") {
+    std::printf("meshbus-broker %s\n", std::string(this_release()).c_str());
+    return 0;
+  }
   CLI::App app("The message broker of one meshbus host; `meshbus host` starts it.",
                "meshbus-broker");
   Flags flags;

@@ -27,6 +27,7 @@
 #include "cli/hosts/host_command.h"
 #include "cli/hosts/ping_command.h"
 #include "cli/hosts/shutdown_command.h"
+#include "cli/hosts/upgrade_command.h"
 #include "cli/keys/keygen_command.h"
 #include "cli/mesh/controller_command.h"
 #include "cli/mesh/mesh_command.h"
@@ -91,6 +92,7 @@ void add_all(CLI::App& app, Commands& commands) {
   add_progress(app, commands);
   add_shutdown(app, commands);
   add_drain(app, commands);
+  add_upgrade(app, commands);
   add_status(app, commands);
   add_watch(app, commands);
   add_top(app, commands);

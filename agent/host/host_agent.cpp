@@ -25,6 +25,8 @@
 #include "agent/host/services/stacks_service.h"
 #include "agent/host/services/state_service.h"
 #include "agent/host/services/update_fanout.h"
+#include "agent/host/services/upgrade_service.h"
+#include "agent/host/services/warden_report.h"
 #include "agent/host/updates/publisher.h"
 #include "agent/host/updates/rank_waits.h"
 #include "common/base/log.h"
@@ -76,6 +78,7 @@ struct HostAgent::Parts {
   Collections collections;
   UpdateFanout updates;
   LivenessMonitor liveness;
+  WardenReport warden;
   std::unique_ptr<HostOwner> owner;
   std::unique_ptr<OwnershipService> ownership;
   std::unique_ptr<PairService> pairs;
@@ -88,6 +91,7 @@ struct HostAgent::Parts {
   std::unique_ptr<StacksService> stacks;
   std::unique_ptr<HandsService> hands;
   std::unique_ptr<ChaosService> chaos;
+  std::unique_ptr<UpgradeService> upgrade;
 };
 
 HostAgent::Parts::Parts(HostAgent& agent, zmq::context_t& context, Options options)
@@ -142,7 +146,7 @@ HostAgent::Parts::Parts(HostAgent& agent, zmq::context_t& context, Options optio
                                                                          .liveness = liveness,
                                                                          .resizes = *resizes},
                                                  options.host);
-  facts = std::make_unique<HostFacts>(bus, *procs,
+  facts = std::make_unique<HostFacts>(bus, *procs, warden,
                                       HostFacts::Options{.host = agent.host_text_,
                                                          .containment = options.containment,
                                                          .incarnation = agent.incarnation_});
@@ -168,6 +172,8 @@ HostAgent::Parts::Parts(HostAgent& agent, zmq::context_t& context, Options optio
                             .most = options.config.count(keys::chaos_most),
                             .disk = disk,
                             .ask_warden = agent.events_.ask_warden});
+  upgrade =
+      std::make_unique<UpgradeService>(agent.reactor_, bus, checks, agent.events_.ask_upgrade);
 }
 
 // The readers hold meshes, and what procs have open may be answered while they are closed.
@@ -202,6 +208,7 @@ Dispatcher HostAgent::Parts::make_handlers() {
   StacksService::add_rows(handlers, stacks);
   HandsService::add_rows(handlers, hands);
   ChaosService::add_rows(handlers, chaos);
+  UpgradeService::add_rows(handlers, upgrade);
   return handlers;
 }
 
@@ -250,6 +257,12 @@ HostAgent::~HostAgent() {
 
 void HostAgent::on_warden_answer(std::string_view answer) {
   parts_->chaos->on_warden_answer(answer);
+}
+
+bool HostAgent::on_warden_report(std::string_view word, std::string_view text) {
+  if (word != "upgrade") return parts_->warden.take(word, text);
+  parts_->upgrade->on_warden_answer(text);
+  return true;
 }
 
 std::size_t HostAgent::live() const {

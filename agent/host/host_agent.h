@@ -53,6 +53,8 @@ class HostAgent {
     std::function<void()> on_keeper_lost;
     /// Asks the warden to disturb a role; see ChaosService. May be empty.
     std::function<void(const std::string&)> ask_warden = {};
+    /// Asks the warden to replace programs; see UpgradeService. May be empty.
+    std::function<void(const std::string&)> ask_upgrade = {};
     /// Why the keeper is dead, if that is known: "it was frozen". May be empty.
     std::function<std::string()> why_keeper_lost = {};
   };
@@ -67,6 +69,9 @@ class HostAgent {
   void stop(std::chrono::milliseconds grace, const std::string& reason, std::function<void()> done);
   /// The warden answers to Events::ask_warden.
   void on_warden_answer(std::string_view answer);
+  /// The warden tells of the roles, of an upgrade, or answers to Events::ask_upgrade. False: it is
+  /// none of that.
+  bool on_warden_report(std::string_view word, std::string_view text);
   /// Procs that have not ended.
   std::size_t live() const;
   std::uint64_t incarnation() const noexcept { return incarnation_; }

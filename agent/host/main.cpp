@@ -8,17 +8,20 @@
 #include <charconv>
 #include <cstdio>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <CLI/CLI.hpp>
 #include <zmq.hpp>
 
 #include "agent/host/host_agent.h"
+#include "agent/host/services/program_release.h"
 #include "agent/os/daemon_protection.h"
 #include "agent/os/lifeline.h"
 #include "agent/os/warden_end.h"
 #include "common/base/exit_codes.h"
 #include "common/base/log.h"
+#include "common/base/release.h"
 #include "common/config/config.h"
 #include "common/config/logging.h"
 #include "common/loop/short_slices.h"
@@ -83,7 +86,9 @@ class Program {
   host::HostAgent::Events events() {
     host::HostAgent::Events events;
     events.on_up = [this] {
-      if (!std::exchange(said_ready_, true)) lifeline_.send("ready");
+      if (std::exchange(said_ready_, true)) return;
+      lifeline_.send("release " + std::string(this_release()));
+      lifeline_.send("ready");
     };
     events.on_refused = [this](const Error& error) {
       lifeline_.send("failed " + error.to_string());
@@ -92,6 +97,7 @@ class Program {
     events.on_shutdown = [this](bool ok) {
       lifeline_.send("shutdown " + std::to_string(ok ? 0 : exits::kSoftware));
     };
+    events.ask_upgrade = [this](const std::string& order) { lifeline_.send("upgrade " + order); };
     events.ask_warden = [this](const std::string& order) { lifeline_.send("chaos " + order); };
     events.why_keeper_lost = [this] {
       // The warden says so before it ends a keeper that is frozen.
@@ -128,6 +134,7 @@ class Program {
         agent_.on_warden_answer(message.rest);
         continue;
       }
+      if (agent_.on_warden_report(message.word, message.rest)) continue;
       if (message.word != "stop") {
         log::warn("the warden said something unknown: " + *received.text);
         continue;
@@ -234,6 +241,10 @@ void raise_descriptor_limit() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc == 2 && std::string_view(argv[1]) == "--release") {
+    std::fputs(host::ProgramRelease::own_text("meshbus-agent").c_str(), stdout);
+    return 0;
+  }
   raise_descriptor_limit();
   ask_for_short_slices();
   // The terminal's signals are for the launcher; this process ends when its warden says so.

@@ -119,6 +119,7 @@ int Keeper::run() {
     lifeline_.send("failed " + done.error().detail());
     return kSysexitOsError;
   }
+  if (!options_.release.empty()) lifeline_.send("release " + options_.release);
   lifeline_.send("ready keeper");
   agent_.report_replayed();
   while (end_ == End::none) turn();

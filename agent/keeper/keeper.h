@@ -37,6 +37,7 @@ struct KeeperOptions {
   bool pid_namespace = false;     ///< We are process 1 of one of our own.
   std::uint64_t process_tag = 0;  ///< Hard RLIMIT_RTTIME of all procs; 0: none.
   std::optional<int> oom_score;   ///< The score of procs, when it is not to be ours.
+  std::string release;            ///< Said to the warden. Empty: nothing is.
 };
 
 /// Spawns and reaps the procs of one host. One thread, one epoll set; decides nothing. What happens

@@ -72,6 +72,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "meshbus-keeper: %s\n", error.c_str());
     return kSysexitUsage;
   }
+  options.release = MESHBUS_VERSION;
   meshbus::os::forbid_dumps();
   return meshbus::keeper::Keeper(std::move(options)).run();
 }

@@ -394,4 +394,10 @@ Result<void> decode_requests(os::Packet packet, const RequestHandlers& handlers)
   return {};
 }
 
+std::string protocol_version() {
+  constexpr std::uint32_t version_byte = 0xff;
+  return std::to_string(kEventsMagic & version_byte) + "." +
+         std::to_string(kRequestsMagic & version_byte);
+}
+
 }  // namespace meshbus::keeper

@@ -182,6 +182,10 @@ struct RequestHandlers {
   std::function<void(const CloseInput&)> on_close_input;
 };
 
+/// The versions of the packets in both directions: "4.2". A keeper of another one takes nothing
+/// from this build, and the other way round.
+std::string protocol_version();
+
 /// Checks a packet from the agent and hands out what is in it. Errors: malformed_message, io_error.
 Result<void> decode_requests(os::Packet packet, const RequestHandlers& handlers);
 

@@ -1,6 +1,7 @@
 #include "agent/warden/exporter_process.h"
 
 #include <csignal>
+#include <utility>
 
 namespace meshbus::warden {
 namespace {
@@ -45,11 +46,21 @@ bool ExporterProcess::on_exit(pid_t pid, const std::string& how, Time now) {
   if (pid != process_.pid) return false;
   process_.pid = -1;
   process_.lifeline.close();
+  if (std::exchange(is_replaced_, false)) {
+    due_ = now;
+    return true;
+  }
   const auto delay = policy_.on_exit(now).value_or(RestartPolicy::kLongestDelay);
   due_ = now + delay;
   log_.say("the process that serves the metrics " + how + ": restarting it in " +
            std::to_string(delay.count()) + " ms");
   return true;
+}
+
+void ExporterProcess::replace() {
+  if (!process_.alive()) return;
+  is_replaced_ = true;
+  ::kill(process_.pid, SIGKILL);
 }
 
 void ExporterProcess::kill() {

@@ -35,6 +35,9 @@ class ExporterProcess {
   bool on_exit(pid_t pid, const std::string& how, Time now);
   /// Notes a restart of that role.
   void count_restart(RoleName role) noexcept { ++restarts_[static_cast<std::size_t>(role)]; }
+  bool is_wanted() const noexcept { return is_wanted_; }
+  /// Has another one started in its place, of the programs that are started by now.
+  void replace();
   /// -1: it does not run.
   pid_t pid() const noexcept { return process_.pid; }
   /// Without a wait: it holds nothing.
@@ -42,6 +45,7 @@ class ExporterProcess {
 
  private:
   bool is_wanted_;
+  bool is_replaced_ = false;  ///< Its end is on purpose.
   RoleStarter& starter_;
   const WardenLog& log_;
   Role process_;

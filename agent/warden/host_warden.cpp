@@ -30,6 +30,12 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kOwnSweepLimit = 10s;
+constexpr std::size_t kLongestRelease = 64;
+
+bool is_word(std::string_view text) {
+  return !text.empty() && text.size() <= kLongestRelease &&
+         std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c < 127; });
+}
 
 std::set<pid_t> find_children() {
   if (const auto children = os::list_children()) return {children->begin(), children->end()};
@@ -61,7 +67,8 @@ Warden::Warden(const WardenOptions& options)
       frozen_(options.frozen_limit),
       broker_restarts_({.most = std::nullopt}),
       agent_restarts_({.most = RestartPolicy::kAgentRestarts}),
-      exporter_(options.metrics_fd >= 0, starter_, log_) {
+      exporter_(options.metrics_fd >= 0, starter_, log_),
+      upgrader_(roles_, starter_, exporter_, log_) {
   role(RoleName::keeper).name = "keeper";
   role(RoleName::broker).name = "broker";
   role(RoleName::agent).name = "agent";
@@ -134,6 +141,7 @@ int Warden::wait_milliseconds() const {
     consider(frozen_.due());
     consider(broker_due_);
     consider(exporter_.due());
+    consider(upgrader_.due());
   }
   if (!next) return -1;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(*next - Clock::now()).count();
@@ -157,6 +165,7 @@ void Warden::turn() {
   if (faults_.due()) disturb_roles();
   if (sequence_.deadline() && Clock::now() >= *sequence_.deadline()) on_deadline();
   if (sequence_.phase() != Phase::running) return;
+  if (const auto lost = upgrader_.turn(Clock::now())) on_exit(*lost, "cannot be started");
   if (broker_due_ && Clock::now() >= *broker_due_) restart_broker();
   if (frozen_.due() && Clock::now() >= *frozen_.due()) look_for_frozen();
   exporter_.turn(Clock::now(), roles_);
@@ -216,6 +225,13 @@ void Warden::on_message(Role& role, std::string_view text) {
     role.ready = true;
     role.said = message.rest;
     on_ready();
+    if (sequence_.phase() != Phase::running) return;
+    const auto name = static_cast<RoleName>(&role - roles_.data());
+    if (const auto lost = upgrader_.on_ready(name, Clock::now())) on_exit(*lost, "does not start");
+  } else if (message.word == "release") {
+    if (is_word(message.rest)) role.release = message.rest;
+  } else if (message.word == "upgrade" && &role == &this->role(RoleName::agent)) {
+    on_upgrade(message.rest);
   } else if (message.word == "failed") {
     role.said = message.rest;
   } else if (message.word == "swept") {
@@ -292,6 +308,7 @@ void Warden::on_exit(RoleName name, const std::string& how) {
     return fail_start(kExitUnavailable, "the " + ended.name + " could not start: " +
                                             (has_reason ? ended.said : "it " + how));
   }
+  if (phase == Phase::running && upgrader_.on_exit(name, how, Clock::now())) return;
   if (phase == Phase::running && name == RoleName::broker) return on_broker_lost(how);
   if (phase == Phase::running && name == RoleName::agent) return on_agent_lost(how);
   if (name == RoleName::keeper) {
@@ -318,6 +335,7 @@ void Warden::on_broker_lost(const std::string& how) {
 
 void Warden::restart_broker() {
   broker_due_.reset();
+  if (role(RoleName::broker).alive()) return;  // an upgrade has started another one
   exporter_.count_restart(RoleName::broker);
   if (auto started = starter_.start_broker(role(RoleName::broker)); !started)
     on_broker_lost("cannot be started: " + started.error().detail());
@@ -414,6 +432,13 @@ void Warden::on_chaos(std::string_view text) {
     return answer("its " + target.name + " is disturbed already");
   log_.say("on purpose (meshbus chaos): " + std::string(text));
   answer("ok");
+}
+
+// Only the agent may ask: a broker that goes on as another user has no say in what is started.
+void Warden::on_upgrade(std::string_view order) {
+  const auto answer = sequence_.phase() == Phase::running ? upgrader_.begin(order, Clock::now())
+                                                          : std::string("it is not running");
+  role(RoleName::agent).lifeline.send("upgrade " + answer);
 }
 
 void Warden::disturb_roles() {

@@ -18,6 +18,7 @@
 #include "agent/warden/role_faults.h"
 #include "agent/warden/role_starter.h"
 #include "agent/warden/start_failure.h"
+#include "agent/warden/upgrader.h"
 #include "agent/warden/warden.h"
 #include "agent/warden/warden_log.h"
 #include "common/base/service_manager.h"
@@ -58,6 +59,7 @@ class Warden {
   void look_for_frozen();
   void on_chaos(std::string_view order);
   void disturb_roles();
+  void on_upgrade(std::string_view order);
 
   Role& role(RoleName name) { return roles_[static_cast<std::size_t>(name)]; }
   EndSequence::Alive alive() const;
@@ -82,6 +84,7 @@ class Warden {
   RestartPolicy broker_restarts_;
   RestartPolicy agent_restarts_;
   ExporterProcess exporter_;
+  Upgrader upgrader_;
   std::optional<Clock::time_point> broker_due_;  // when the dead broker is started again
   bool has_swept_ = false;                       // the keeper said so
   int exit_code_ = 0;

@@ -60,6 +60,8 @@ Result<void> start_role(Role& role, const RoleStart& start, os::Spawner& spawner
   role.pid = child->pid;
   role.ready = false;
   role.said.clear();
+  role.release.clear();
+  role.program = start.program.string();
   role.silence = {};
   role.silence.start_anew(std::chrono::steady_clock::now());
   role.lifeline = os::Lifeline(std::move(pair->first));

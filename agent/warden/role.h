@@ -21,6 +21,8 @@ struct Role {
   os::Lifeline lifeline;  ///< Our end.
   bool ready = false;     ///< It said so.
   std::string said;       ///< The text of its last `ready` or `failed`.
+  std::string release;    ///< As it said; empty: it did not.
+  std::string program;    ///< The file that it was started from.
   RoleSilence silence;    ///< Since its last sign of life.
   bool alive() const noexcept { return pid > 0; }
 };

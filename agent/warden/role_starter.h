@@ -36,6 +36,11 @@ class RoleStarter {
   /// Starts the process that serves the metrics.
   Result<void> start_exporter(Role& exporter);
 
+  /// The folder of the programs that are started.
+  const std::filesystem::path& programs() const noexcept { return libexec_; }
+  /// From now on those of that folder are.
+  void set_programs(std::filesystem::path folder) { libexec_ = std::move(folder); }
+
   /// The address by which the host is known.
   const std::string& address() const noexcept { return address_; }
   /// The broker serves this address: "any port" was a wish, and a restarted broker must come back

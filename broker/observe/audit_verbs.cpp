@@ -125,6 +125,14 @@ AuditedRequest audited(const wire::ResizeMesh& resize) {
           "to " + std::to_string(resize.layout()->hosts()->size()) + " blocks",
           {}};
 }
+AuditedRequest audited(const wire::UpgradeHost& upgrade) {
+  return {"upgrade",
+          {},
+          {},
+          "programs of " +
+              (upgrade.programs() == nullptr ? "the same folder" : short_of(upgrade.programs())),
+          short_of(upgrade.requester())};
+}
 AuditedRequest audited(const wire::OfferMesh& offer) {
   return {"offer", short_of(offer.mesh()), {}, {}, {}};
 }
@@ -159,7 +167,8 @@ std::optional<AuditedRequest> audited_request(const ControlMessage& message) {
   return first_of<wire::SpawnProcs, wire::StopProcs, wire::SignalProcs, wire::GetStacks,
                   wire::StartExec, wire::DrainHost, wire::ResumeHost, wire::ShutdownHost,
                   wire::HandOver, wire::RestartProcs, wire::OfferMesh, wire::StopAndExit,
-                  wire::Exit, wire::StartChaos, wire::ResizeMesh, wire::ClaimTerm>(message);
+                  wire::Exit, wire::StartChaos, wire::ResizeMesh, wire::ClaimTerm,
+                  wire::UpgradeHost>(message);
 }
 
 }  // namespace meshbus

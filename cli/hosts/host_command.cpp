@@ -11,6 +11,7 @@
 
 #include "agent/warden/warden.h"
 #include "cli/hosts/remote_host.h"
+#include "cli/hosts/upgrade_command.h"
 #include "cli/keys/join_command.h"
 #include "cli/support/command.h"
 #include "cli/support/exit_codes.h"
@@ -32,6 +33,9 @@ struct HostArguments {
   std::vector<std::string> joins;
   /// Where to serve metrics. Empty: nowhere.
   std::string metrics;
+  /// No host is started: those that run here are upgraded.
+  bool is_upgrade = false;
+  UpgradeArguments upgrade;
 };
 
 /// Takes over the settings that are for the warden itself; broker and agent read theirs. Errors:
@@ -95,6 +99,7 @@ void set_ready_apart(WardenOptions& options) {
 }
 
 int run(HostArguments arguments) {
+  if (arguments.is_upgrade) return upgrade_hosts(arguments.upgrade);
   auto& options = arguments.warden;
   set_ready_apart(options);
   if (arguments.is_remote) {
@@ -188,6 +193,7 @@ void add_host(CLI::App& app, Commands& commands) {
   verb.add_flag_callback(
       "--quiet", [&options] { options.print_ready = false; },
       "Do not print the ready line on stdout");
+  add_upgrade_flags(verb, arguments->is_upgrade, arguments->upgrade);
 }
 
 }  // namespace meshbus::cli

@@ -20,6 +20,7 @@
 #include "cli/support/table.h"
 #include "cli/support/terminal_text.h"
 #include "cli/support/text_error.h"
+#include "cli/support/upgrade_text.h"
 #include "cli/support/usage_text.h"
 #include "mesh/text.h"
 
@@ -53,6 +54,8 @@ Json host_json(const HostReport& host) {
       {"restarts", host.broker_restarts},
       {"restarted",
        host.broker_restarts == 0 ? Json(nullptr) : Json(time_text(host.broker_restarted))}};
+  json["roles"] = roles_json(host.roles);
+  json["upgrade"] = host.upgrade ? upgrade_json(*host.upgrade) : Json(nullptr);
   json["drains"] = Json::array();
   for (const auto& drain : host.drains) {
     json["drains"].push_back({{"mesh", drain.mesh.empty() ? Json(nullptr) : Json(drain.mesh)},
@@ -129,6 +132,7 @@ void print_table(const Seen& seen, const PsArguments& arguments) {
                   << restarts_text(host.broker_restarts,
                                    std::chrono::system_clock::now() - host.broker_restarted)
                   << "; the procs lived on\n";
+      for (const auto& line : upgrade_lines(host)) std::cout << "  " << text::visible(line) << "\n";
       for (const auto& drain : host.drains)
         std::cout << "  drained of " << text::visible(drain_text(drain)) << "\n";
     }

@@ -17,10 +17,6 @@ Protocol make_protocol(std::uint16_t newest, std::uint16_t oldest,
 
 }  // namespace
 
-std::string_view this_release() noexcept {
-  return MESHBUS_VERSION;
-}
-
 Protocol Protocol::of(const wire::Hello& hello) {
   return make_protocol(hello.version(), hello.oldest(), hello.release());
 }

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "common/base/release.h"
 #include "meshbus/result.h"
 #include "wire/forward.h"
 
@@ -21,9 +22,6 @@ inline constexpr std::uint64_t kCapabilityRelay = 8;
 /// Those of this build.
 inline constexpr std::uint64_t kCapabilities =
     kCapabilityResume | kCapabilityCredit | kCapabilityCast | kCapabilityRelay;
-
-/// "0.1.0"
-std::string_view this_release() noexcept;
 
 /// What one side of a connection speaks. A plain value.
 struct Protocol {

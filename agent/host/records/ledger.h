@@ -16,6 +16,9 @@ namespace meshbus::host {
 /// thread only.
 class Ledger {
  public:
+  /// The layout of the memory: raise it with the magic.
+  static constexpr unsigned kFormat = 1;
+
   /// Keeps nothing.
   Ledger() = default;
   /// `memory`: a memfd, empty or as another agent left it. Errors: io_error.

@@ -22,6 +22,7 @@ constexpr std::size_t kLongestOutput = 1u << 20;
 
 /// Where the programs of this release are: beside this one.
 std::string beside_us(const std::string& program) {
+  if (program.starts_with('/')) return program;
   std::array<char, 4096> path{};
   const auto n = ::readlink("/proc/self/exe", path.data(), path.size());
   const std::string own(path.data(), n < 0 ? 0 : static_cast<std::size_t>(n));

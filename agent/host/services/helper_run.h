@@ -14,8 +14,8 @@
 
 namespace meshbus::host {
 
-/// Runs a program of ours beside this one and collects what it writes to its stdout. Lives on the
-/// reactor's thread; its end ends the program.
+/// Runs a program of ours, beside this one or at an absolute path, and collects what it writes to
+/// its stdout. Lives on the reactor's thread; its end ends the program.
 class HelperRun {
  public:
   /// What the program wrote, when it ended with 0. Errors: io_error (it ended otherwise), timeout.

@@ -12,6 +12,7 @@
 #include "agent/host/lifecycle/proc_usage.h"
 #include "agent/host/model/real_time.h"
 #include "common/base/machine_name.h"
+#include "common/base/release.h"
 #include "wire/lifecycle_generated.h"
 
 namespace meshbus::host {
@@ -60,9 +61,10 @@ std::uint64_t available_memory() {
 
 }  // namespace
 
-HostFacts::HostFacts(Bus& bus, MeshProcs& procs, Options options)
+HostFacts::HostFacts(Bus& bus, MeshProcs& procs, const WardenReport& warden, Options options)
     : bus_(bus),
       procs_(procs),
+      warden_(warden),
       options_(std::move(options)),
       started_ns_(host_started_ns()),
       cgroup_(own_cgroup()) {}
@@ -70,7 +72,7 @@ HostFacts::HostFacts(Bus& bus, MeshProcs& procs, Options options)
 wire::HostStateT HostFacts::make() const {
   wire::HostStateT state;
   state.host = options_.host;
-  state.version = MESHBUS_VERSION;
+  state.version = std::string(this_release());
   state.incarnation = options_.incarnation;
   state.pid = static_cast<std::uint32_t>(::getpid());
   state.containment = options_.containment;
@@ -89,6 +91,7 @@ wire::HostStateT HostFacts::make() const {
   }
   state.memory_available = available_memory();
   state.events_end = procs_.events().end();
+  warden_.add_to(state);
   return state;
 }
 

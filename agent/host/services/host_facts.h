@@ -4,6 +4,7 @@
 #include <string>
 
 #include "agent/host/procs/mesh_procs.h"
+#include "agent/host/services/warden_report.h"
 #include "common/bus/bus.h"
 #include "wire/forward.h"
 
@@ -17,8 +18,8 @@ class HostFacts {
     std::string containment;
     std::uint64_t incarnation = 0;
   };
-  /// The first two outlive it.
-  HostFacts(Bus& bus, MeshProcs& procs, Options options);
+  /// All but the options outlive it.
+  HostFacts(Bus& bus, MeshProcs& procs, const WardenReport& warden, Options options);
 
   const Options& options() const noexcept { return options_; }
   /// As it is now.
@@ -27,6 +28,7 @@ class HostFacts {
  private:
   Bus& bus_;
   MeshProcs& procs_;
+  const WardenReport& warden_;
   Options options_;
   std::int64_t started_ns_;
   std::string cgroup_;

@@ -22,6 +22,8 @@ namespace meshbus::host {
 /// is released is given back to the system. Slots count from 1; slot 0 means a plain read.
 class OutputSpool {
  public:
+  /// The layout of the memory: raise it with every change of that.
+  static constexpr unsigned kFormat = 1;
   /// How much of a stream is kept after it was released: for its last lines.
   static constexpr std::uint64_t kKeptBytes = 32 * 1024;
 

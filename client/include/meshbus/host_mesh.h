@@ -42,6 +42,26 @@ struct DrainReport {
   std::uint64_t left = 0;  ///< Procs that have not ended.
 };
 
+/// A process of a host.
+struct HostRoleReport {
+  std::string role;      ///< "warden", "keeper", "broker" or "agent".
+  std::int64_t pid = 0;  ///< Its process.
+  std::string release;   ///< Its meshbus, as it says itself; may be empty.
+  std::string program;   ///< The file that it was started from.
+};
+
+/// The last upgrade of a host (`meshbus upgrade`).
+struct HostUpgradeReport {
+  /// How it went. `rolled_back`: the programs of before were started again. `failed`: these did
+  /// not become ready in time either.
+  enum class Outcome { running, done, rolled_back, failed, unknown };
+  std::uint32_t number = 0;            ///< Counted from 1 since the host started.
+  Outcome outcome = Outcome::unknown;  ///< As the host said it when it was asked.
+  std::string programs;                ///< The folder of the programs.
+  std::string requester;               ///< The ProcId of the requester.
+  std::string detail;                  ///< In words.
+};
+
 /// One host, by its own report.
 struct HostReport {
   HostAddr host = HostAddr::local(0);  ///< Its address.
@@ -66,6 +86,9 @@ struct HostReport {
   std::chrono::system_clock::time_point broker_restarted = {};  ///< See broker_restarts.
   /// ProcId of the controller that answers for the host (HostMesh::handover); empty: none does.
   std::string owner = {};
+  /// Its processes. Empty: it does not tell.
+  std::vector<HostRoleReport> roles = {};
+  std::optional<HostUpgradeReport> upgrade = {};  ///< None: there was none.
 };
 
 /// One mesh as the hosts know it.

@@ -133,6 +133,27 @@ LaunchTimes to_report(const wire::LaunchTimes& times) {
           .ready = time_of(times.ready_ns())};
 }
 
+namespace {
+
+HostUpgradeReport to_report(const wire::HostUpgrade& upgrade) {
+  using Outcome = HostUpgradeReport::Outcome;
+  HostUpgradeReport report;
+  report.number = upgrade.number();
+  switch (upgrade.outcome()) {
+    case wire::UpgradeOutcome::running: report.outcome = Outcome::running; break;
+    case wire::UpgradeOutcome::done: report.outcome = Outcome::done; break;
+    case wire::UpgradeOutcome::rolled_back: report.outcome = Outcome::rolled_back; break;
+    case wire::UpgradeOutcome::failed: report.outcome = Outcome::failed; break;
+    default: break;
+  }
+  report.programs = text_of(upgrade.programs());
+  report.requester = text_of(upgrade.by());
+  report.detail = text_of(upgrade.detail());
+  return report;
+}
+
+}  // namespace
+
 HostReport to_report(const HostAddr& host, const wire::HostState& state) {
   HostReport report;
   report.host = host;
@@ -157,6 +178,12 @@ HostReport to_report(const HostAddr& host, const wire::HostState& state) {
   const auto* const owner = state.owner();
   if (owner != nullptr && !owner->gone() && owner->lease_ms() != 0)
     report.owner = owner->owner()->str();
+  for (flatbuffers::uoffset_t i = 0; state.roles() != nullptr && i < state.roles()->size(); ++i) {
+    const auto* const role = state.roles()->Get(i);
+    report.roles.push_back(
+        {role->role()->str(), role->pid(), text_of(role->release()), text_of(role->program())});
+  }
+  if (state.upgrade() != nullptr) report.upgrade = to_report(*state.upgrade());
   return report;
 }
 

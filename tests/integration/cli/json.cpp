@@ -211,6 +211,8 @@ TEST_CASE("cli: --json of every command is as its schema says") {
   ask_controllers(contract, host);
   ask_without_hosts(contract, dir);
   contract.on_hosts("doctor", {});
+  contract.on_hosts("upgrade", {});
+  contract.on_hosts("upgrade", {"--programs", "/no/such/folder"}, 1);
   contract.on_hosts("drain", {});
   contract.on_hosts("shutdown", {});
   contract.check().finish();

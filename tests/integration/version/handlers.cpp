@@ -119,6 +119,8 @@ const std::map<Body, Row>& rows() {
       {Body::WorldChanged, {no, no, host, no, no}},
       {Body::ClaimTerm, {no, operate, no, no, no}},
       {Body::TermState, {no, no, no, no, no}},
+      {Body::UpgradeHost, {no, operate, no, no, no}},
+      {Body::UpgradeStarted, {no, no, no, no, no}},
   };
   return rows;
 }
