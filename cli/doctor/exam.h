@@ -41,6 +41,7 @@ struct HostExam {
   std::string version = {};
   std::string containment = {};
   std::uint32_t broker_restarts = 0;
+  std::vector<std::string> upgrades = {};  ///< Mixed releases, an upgrade that was not done.
   std::vector<DrainFacts> drains = {};
   std::optional<HostFacts> facts = {};
   /// Why there are no facts of a host that answers; empty: there are, or it takes no procs now.

@@ -10,6 +10,7 @@
 #include "cli/doctor/probe.h"
 #include "cli/support/drain_text.h"
 #include "cli/support/find_hosts.h"
+#include "cli/support/upgrade_text.h"
 #include "common/base/quantity.h"
 
 namespace meshbus::cli::doctor {
@@ -67,6 +68,7 @@ void ExaminedHost::ask_host(HostExam& exam, Limit limit) {
   exam.version = report.version;
   exam.containment = report.containment;
   exam.broker_restarts = report.broker_restarts;
+  exam.upgrades = upgrade_lines(report);
   for (const auto& drain : report.drains)
     exam.drains.push_back({drain_scope(drain.mesh, drain.owner), drain.reason, drain.hold});
 }

@@ -69,6 +69,10 @@ class HostJudge {
           "its broker was restarted " + std::to_string(host_.broker_restarts) +
               (host_.broker_restarts == 1 ? " time" : " times"),
           "look for the reason in its log and with meshbus why");
+    for (const auto& upgrade : host_.upgrades)
+      add(Severity::warning, "upgrade", upgrade,
+          "start the host again when it is idle: its warden and its keeper stay at their release "
+          "until then; meshbus upgrade replaces the rest");
     if (host_.facts_code == ErrorCode::unauthorised)
       add(Severity::warning, "not_examined",
           "it lets us look, and start no probe: " + host_.facts_problem,

@@ -324,6 +324,10 @@ TEST_CASE("doctor judge: a host that holds off procs is an error, its broker's r
   site.hosts[1].broker_restarts = 2;
   CHECK(only_finding(site).severity == Severity::warning);
   site = sound_site(1);
+  site.hosts[1].upgrades = {"releases: warden and keeper 0.1.0, broker and agent 0.2.0"};
+  CHECK(only_finding(site).code == "upgrade");
+  CHECK(only_finding(site).severity == Severity::warning);
+  site = sound_site(1);
   site.hosts[1].facts_problem = "proc_creation_error: ...";
   CHECK(only_finding(site).code == "not_examined");
   CHECK(only_finding(site).severity == Severity::error);
