@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <iostream>
 #include <memory>
 
@@ -49,6 +50,15 @@ bool show_upgrade(const HostAddr& host, const Result<HostReport>& outcome, bool 
   return is_done;
 }
 
+/// Hosts of this machine that nobody named may be those of `meshbus run`, which end with their job
+/// and need no upgrade then. A host that was killed is still there.
+bool has_ended(const HostAddr& host, const FoundHosts& chosen) {
+  if (chosen.local.empty()) return false;
+  const auto now = local_hosts();
+  return std::none_of(now.begin(), now.end(),
+                      [&host](const LocalHost& one) { return one.address == host; });
+}
+
 CLI::Option* add_programs(CLI::App& verb, std::string& programs) {
   return verb
       .add_option("--programs", programs,
@@ -77,8 +87,12 @@ int upgrade_hosts(const UpgradeArguments& arguments) {
   const auto& core = context->core();
   for (const auto& host : chosen.addresses) {
     UpgradeOrder order(core->connect(core, host), host, arguments.programs);
-    if (!show_upgrade(host, order.run(arguments.hosts.timeout), arguments.hosts.json, json)) break;
+    const auto outcome = order.run(arguments.hosts.timeout);
     ++done;
+    if (!outcome && has_ended(host, chosen)) continue;
+    if (show_upgrade(host, outcome, arguments.hosts.json, json)) continue;
+    --done;
+    break;
   }
   if (arguments.hosts.json) std::cout << dump(json, 2) << "\n";
   const auto left = chosen.addresses.size() - done;

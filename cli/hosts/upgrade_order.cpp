@@ -24,6 +24,12 @@ Result<std::uint32_t> UpgradeOrder::start(std::chrono::milliseconds limit) {
   order.programs = programs_;
   order.requester = connection_->self();
   const auto answer = connection_->ask(Destination::to_agent(host_), std::move(order), limit).get();
+  if (!answer && answer.error().code() == ErrorCode::no_such_port)
+    return fail(ErrorCode::refused,
+                "host " + host_.to_string() +
+                    " is of a release that cannot be upgraded in place: start it again with the "
+                    "new one when it is idle (" +
+                    answer.error().detail() + ")");
   if (!answer) return fail(answer.error());
   const auto* const started = answer->body_as<wire::UpgradeStarted>();
   if (started == nullptr)

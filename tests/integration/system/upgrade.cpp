@@ -273,7 +273,9 @@ TEST_CASE("upgrade: `host --upgrade` takes the programs where they are now, the 
   REQUIRE(wait_until([&] { return exporter() != 0; }, in_time));
   const pid_t served = exporter();
   const auto before = host.roles();
-  const auto done = run_cli({"host", "--upgrade"});
+  // Without it every host of this user is meant, those of other tests as well.
+  const ProcessOptions only_this{.environment = {{"MESHBUS_HOSTS", host.address()}}};
+  const auto done = run_cli({"host", "--upgrade"}, only_this);
   INFO(done.err);
   CHECK(done.status == ExitStatus::exited(0));
   CHECK(has(done.out, "broker and agent are those in " + this_folder()));
@@ -340,8 +342,28 @@ TEST_CASE("upgrade: a host that is told to end meanwhile ends in order, and noth
     CHECK(host.process().wait_exit(in_time) == ExitStatus::exited(0));
     CHECK(job.left() == 0);
     CHECK(verb.wait_exit(in_time) == ExitStatus::exited(1));
-    job.process().wait_exit(in_time);
   }
+}
+
+TEST_CASE("upgrade: the host that `run` has started for itself is upgraded, too") {
+  const TempDir dir;
+  const std::string go = dir / "go";
+  const auto before = host_directories();
+  Process launcher(cli({"run", "-n", "2", "--", "sh", "-c",
+                        "echo up; until [ -e " + go + " ]; do sleep 0.05; done; echo done"}));
+  launcher.wait_for_output("up\n", in_time);
+  std::string host;
+  for (const auto& directory : host_directories()) {
+    if (std::find(before.begin(), before.end(), directory) == before.end())
+      host = "unix:" + (directory / "bus").string();
+  }
+  const auto done = upgrade_to(host, next_folder());
+  INFO(done.err);
+  CHECK(done.status == ExitStatus::exited(0));
+  CHECK(has(done.out, next_release));
+  std::ofstream(go) << "go\n";
+  CHECK(launcher.wait_exit(in_time) == ExitStatus::exited(0));
+  CHECK(has(launcher.out(), "done\n"));
 }
 
 TEST_CASE("upgrade: what cannot take over is refused, and nothing is replaced") {
