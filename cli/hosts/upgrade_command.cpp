@@ -86,7 +86,8 @@ int upgrade_hosts(const UpgradeArguments& arguments) {
   std::size_t done = 0;
   const auto& core = context->core();
   for (const auto& host : chosen.addresses) {
-    UpgradeOrder order(core->connect(core, host), host, arguments.programs);
+    UpgradeOrder order(core->connect(core, host), host, arguments.programs,
+                       [&host, &chosen] { return has_ended(host, chosen); });
     const auto outcome = order.run(arguments.hosts.timeout);
     ++done;
     if (!outcome && has_ended(host, chosen)) continue;

@@ -61,6 +61,8 @@ Result<HostReport> UpgradeOrder::run(std::chrono::milliseconds limit) {
     auto state = look(std::clamp<std::chrono::milliseconds>(left(), 1ms, kLookLimit));
     if (!state) {
       last = state.error().detail();
+      if (has_ended_())
+        return fail(ErrorCode::host_unreachable, "host " + host_.to_string() + " has ended");
       continue;
     }
     const auto& upgrade = state->upgrade;

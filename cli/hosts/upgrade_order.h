@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "client/src/context/connection.h"
@@ -15,10 +16,13 @@ namespace meshbus::cli {
 class UpgradeOrder {
  public:
   /// `connection`: to that host itself. `programs`: a folder there; empty: where they are now.
-  UpgradeOrder(ConnectionUse connection, HostAddr host, std::string programs)
+  /// `has_ended`: asked when the host does not answer; true: it is not waited for any more.
+  UpgradeOrder(ConnectionUse connection, HostAddr host, std::string programs,
+               std::function<bool()> has_ended)
       : connection_(std::move(connection)),
         host_(std::move(host)),
-        programs_(std::move(programs)) {}
+        programs_(std::move(programs)),
+        has_ended_(std::move(has_ended)) {}
 
   /// The host, when the upgrade has an outcome; which one is in `upgrade`. Errors: refused,
   /// out_of_range, io_error (nothing was replaced); timeout, and others: what came of it is not
@@ -34,6 +38,7 @@ class UpgradeOrder {
   ConnectionUse connection_;
   HostAddr host_;
   std::string programs_;
+  std::function<bool()> has_ended_;
 };
 
 }  // namespace meshbus::cli
