@@ -20,9 +20,9 @@ using log_front::Level;
 namespace {
 
 /// Collects what is logged in a scope.
-class Collected {
+class CollectedLines {
  public:
-  explicit Collected(Level least) {
+  explicit CollectedLines(Level least) {
     log_front::set_sink(
         [this](Level level, std::string_view text) {
           const std::lock_guard lock(mutex_);
@@ -30,9 +30,9 @@ class Collected {
         },
         least);
   }
-  ~Collected() { log_front::set_sink(nullptr, Level::warn); }
-  Collected(const Collected&) = delete;
-  Collected& operator=(const Collected&) = delete;
+  ~CollectedLines() { log_front::set_sink(nullptr, Level::warn); }
+  CollectedLines(const CollectedLines&) = delete;
+  CollectedLines& operator=(const CollectedLines&) = delete;
   const std::vector<std::string>& lines() const { return lines_; }
 
  private:
@@ -75,7 +75,7 @@ class StderrPipe {
 }  // namespace
 
 TEST_CASE("log: lines below the level do not reach the sink") {
-  const Collected collected(Level::info);
+  const CollectedLines collected(Level::info);
   log_front::debug("no");
   log_front::info("yes");
   log_front::error("too");
@@ -85,7 +85,7 @@ TEST_CASE("log: lines below the level do not reach the sink") {
 }
 
 TEST_CASE("log: control characters cannot fake a line or move the cursor") {
-  const Collected collected(Level::info);
+  const CollectedLines collected(Level::info);
   log_front::info("a\nb\tc\x1b[2Jd\x7f \xc3\xa4");
   CHECK(collected.lines() == std::vector<std::string>{"info a\\nb\\tc\\x1b[2Jd\\x7f \xc3\xa4"});
 }
@@ -138,7 +138,7 @@ TEST_CASE("line limit: so many a second, then says how many were left out") {
 }
 
 TEST_CASE("limited: a flood becomes a few lines") {
-  const Collected collected(Level::warn);
+  const CollectedLines collected(Level::warn);
   log_front::Limited limited(3);
   for (int i = 0; i < 1000; ++i) limited.warn("line " + std::to_string(i));
   // Three lines, or six when a second ended meanwhile.
