@@ -48,21 +48,24 @@ class MpiSpawn {
     auto& impl = *mesh.impl_;
     impl.set_mpi(watch);
     const std::weak_ptr<MeshMonitor> monitor = impl.shared_monitor();
-    watch->attach(
-        {.known =
-             [monitor] {
-               const auto alive = monitor.lock();
-               return alive ? alive->progress().outcome() : MeshOutcome();
-             },
-         .stop =
-             [monitor, core = &impl.core(), way = &impl.connection()](const StopOptions& options) {
-               if (const auto alive = monitor.lock()) order_stop(*core, *way, *alive, options);
-             },
-         .note =
-             [monitor](const JobTrouble& trouble) {
-               if (const auto alive = monitor.lock())
-                 alive->progress().change([&](auto& facts) { facts.trouble = trouble; });
-             }});
+    // A handler may still run when the mesh goes.
+    const auto way =
+        std::make_shared<ConnectionUse>(impl.connection_use().core(), &impl.connection());
+    watch->attach({.known =
+                       [monitor] {
+                         const auto alive = monitor.lock();
+                         return alive ? alive->progress().outcome() : MeshOutcome();
+                       },
+                   .stop =
+                       [monitor, way](const StopOptions& options) {
+                         if (const auto alive = monitor.lock())
+                           order_stop(*way->core(), *way->get(), *alive, options);
+                       },
+                   .note =
+                       [monitor](const JobTrouble& trouble) {
+                         if (const auto alive = monitor.lock())
+                           alive->progress().change([&](auto& facts) { facts.trouble = trouble; });
+                       }});
   }
 };
 

@@ -7,6 +7,7 @@
 #include <csignal>
 
 #include "agent/os/packet.h"
+#include "common/base/release.h"
 #include "common/wire/wire_region.h"
 #include "tests/integration/agent/harness.h"
 #include "tests/support/environment.h"
@@ -53,12 +54,16 @@ struct Host {
     lifeline = os::Lifeline(std::move(line.first));
   }
 
-  /// The next word of the agent, or why there is none.
+  /// The next word of the agent but its release, or why there is none.
   std::string hear() {
     const auto end = std::chrono::steady_clock::now() + 30s;
     while (std::chrono::steady_clock::now() < end) {
       loop.reactor.turn(5ms);
       const auto received = lifeline.receive();
+      if (received.text && received.text->starts_with("release ")) {
+        release = received.text->substr(8);
+        continue;
+      }
       if (received.text) return *received.text;
       if (received.ended) return "(end)";
     }
@@ -105,6 +110,7 @@ struct Host {
   os::Lifeline lifeline;
   std::unique_ptr<Process> agent;
   std::string mesh;
+  std::string release;  ///< As the agent has said.
 };
 
 TEST_CASE(
@@ -112,6 +118,7 @@ TEST_CASE(
     "nothing") {
   Host host;
   CHECK(host.hear() == "ready");
+  CHECK(host.release == this_release());
   auto launcher = host.spawn("trap '' TERM; echo up; while :; do sleep 1; done");
   for (const int signal : {SIGINT, SIGHUP, SIGTSTP, SIGQUIT}) host.agent->send_signal(signal);
   host.lifeline.send("nonsense");

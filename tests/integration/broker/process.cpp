@@ -9,6 +9,7 @@
 #include <csignal>
 #include <filesystem>
 
+#include "common/base/release.h"
 #include "common/base/unique_fd.h"
 #include "tests/support/environment.h"
 #include "tests/support/process.h"
@@ -45,7 +46,7 @@ struct Warden {
     argv.insert(argv.end(), flags.begin(), flags.end());
     return Process(argv, {.inherit = {other_end.get(), secret.get()}});
   }
-  /// The next text of the broker; empty at the end.
+  /// The next text of the broker but its release; empty at the end.
   std::string hear() {
     other_end.reset();
     std::string text(4096, '\0');
@@ -53,13 +54,16 @@ struct Warden {
     ::setsockopt(lifeline.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     const auto size = ::recv(lifeline.get(), text.data(), text.size(), 0);
     text.resize(static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
-    return text;
+    if (!text.starts_with("release ")) return text;
+    release = text.substr(8);
+    return hear();
   }
   void say(const std::string& text) {
     REQUIRE(::send(lifeline.get(), text.data(), text.size(), MSG_NOSIGNAL) > 0);
   }
 
   UniqueFd lifeline, other_end, secret;
+  std::string release;
 };
 
 }  // namespace
@@ -70,6 +74,7 @@ TEST_CASE("meshbus-broker: is ready, serves, and stops in order when the warden 
   const std::string path = dir / "b";
   Process broker = warden.start({"--bind", "unix:" + path});
   CHECK(warden.hear() == "ready unix:" + path);
+  CHECK(warden.release == this_release());
   struct stat info{};
   REQUIRE(::stat(path.c_str(), &info) == 0);
   CHECK((info.st_mode & 0777) == 0700);
