@@ -76,7 +76,7 @@ class Candidacy {
   const std::string& actor() const noexcept { return actor_; }
   /// Other controllers of the pair, as the hosts said last.
   std::uint32_t others() const noexcept { return others_; }
-  /// So many hosts make a majority.
+  /// The number of hosts that makes a majority.
   std::size_t majority() const noexcept { return hosts_.size() / 2 + 1; }
 
  private:

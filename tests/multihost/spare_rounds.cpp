@@ -39,7 +39,7 @@ constexpr std::size_t kPlainKinds = 2;
 class Round {
  public:
   Round(Site& site, Kind kind, std::size_t victim) : site_(site), kind_(kind), victim_(victim) {
-    // What is frozen keeps its lock, and does not run.
+    // A frozen process keeps its lock, and does not run.
     if (kind == Kind::frozen) std::ofstream(locks_ / "frozen").put('x');
     process_.reset(new Process(site.desk().start(words())));
     wait_until([&] { return lines("stands") == kRanks || !process_->is_running(); }, in_time);

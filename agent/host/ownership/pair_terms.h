@@ -54,7 +54,7 @@ class PairTerm {
   /// Nothing: no term was granted.
   const std::optional<PairMember>& holder() const noexcept { return holder_; }
   bool is_acting() const noexcept { return is_acting_; }
-  /// So many other controllers of the pair have asked here within that time.
+  /// The number of other controllers of the pair that have asked here within that time.
   std::uint32_t others(const PairMember& member, std::chrono::milliseconds within, Time now) const;
   std::chrono::milliseconds left(Time now) const;
   /// When a term can be granted for the first time, if that is not now.
@@ -71,7 +71,7 @@ class PairTerm {
   bool is_held(Time now) const { return holder_ && now < due_; }
   std::string words(Time now) const;
 
-  /// So many of those that have acted are remembered.
+  /// The number of members that are remembered, of those that have acted.
   static constexpr std::size_t kMostMembers = 16;
 
   std::optional<Time> since_;

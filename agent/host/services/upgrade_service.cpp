@@ -23,7 +23,7 @@ constexpr char kBrokerProgram[] = "meshbus-broker";
 constexpr char kAgentProgram[] = "meshbus-agent";
 /// A program that says its release does nothing else.
 constexpr auto kReleaseLimit = 10s;
-/// What is said of it to the warden must fit into one packet of a lifeline.
+/// The order to the warden must fit into one packet of a lifeline.
 constexpr std::size_t kLongestFolder = 512;
 constexpr std::size_t kLongestRequester = 256;
 

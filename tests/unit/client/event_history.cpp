@@ -130,7 +130,7 @@ void check_moves(std::uint64_t seed) {
     for (std::size_t i = 0; i < observers.size(); ++i) {
       if (random() % 3 == 0) continue;
       const auto events = observers[i].see(random() % 4, Time(1s));
-      // What is told when the controller dies comes in part.
+      // The last words of a controller that dies come in part.
       if (i == current) take(observers[i].say(events, false, false), SIZE_MAX);
     }
     if (random() % 20 != 0) continue;
