@@ -18,7 +18,7 @@ function ask({ title, verb, label, target, fields, done }) {
   const inputs = fields.map(([name, text, value, type]) => [name, type, h('input', { name, value, type: type ?? 'text', min: type ? 0 : null, step: type ? 'any' : null, 'aria-label': text })]);
   const words = h('p', { role: 'status' });
   const send = h('button', { type: 'submit' }, label);
-  const close = h('button', { type: 'button', onclick: () => box.close() }, 'Cancel');
+  const close = h('button', { type: 'button', onclick: () => { box.close(); box.remove(); } }, 'Cancel');
   const form = h('form', {}, h('p', {}, inputs.map(([, , input], i) => h('label', {}, `${fields[i][1]} `, input))), words, h('div', { class: 'controls' }, send, close));
   const box = h('dialog', { 'aria-label': title, onclose: () => box.remove() }, h('h2', {}, title), form);
   form.addEventListener('submit', async (event) => {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "agent/host/model/real_time.h"
 #include "agent/host/updates/rank_waits.h"
 #include "common/base/log.h"
 #include "common/base/quantity.h"
@@ -84,6 +85,7 @@ Result<void> Collections::begin(const wire::Envelope& envelope, const wire::Call
   open.mesh = order->mesh;
   open.has_parts = order->has_parts;
   fill(open, *order, *mesh);
+  look(ticket, open);
   num_ranks_ += count;
   ++askers_[asker->to_string()];
   events_.on_asker(*asker);
@@ -108,16 +110,21 @@ void Collections::fill(Open& open, const CollectOrder& order, const Mesh& mesh) 
   const auto ended = no_such("its proc has ended");
   const auto plain = no_such("it is a plain proc, which answers nobody");
   const auto now = bus_.reactor().now();
+  const auto may_have_heard = [since = now_ns() - kHeardLimit.count()](const Proc& dead) {
+    return dead.launch.is_born() && dead.state.to_wire().ended_ns() > since;
+  };
   for (const RankBlock& block : order.ranks) {
     for (std::uint64_t rank = block.begin; rank < block.end; ++rank) {
       const std::uint64_t index = open.members.size();
       const Proc* proc = mesh.find(rank);
-      if (proc == nullptr || proc->has_ended() || mesh.spec.kind != wire::ProcKind::mesh) {
+      const bool has_ended = proc != nullptr && proc->has_ended();
+      if (proc == nullptr || mesh.spec.kind != wire::ProcKind::mesh ||
+          (has_ended && !may_have_heard(*proc))) {
         open.members.push_back({rank, 0});
         open.collection.settle(index,
-                               proc == nullptr     ? missing
-                               : proc->has_ended() ? ended
-                                                   : plain,
+                               proc == nullptr ? missing
+                               : has_ended     ? ended
+                                               : plain,
                                now);
         continue;
       }

@@ -31,6 +31,9 @@ class Collections {
   static constexpr std::uint64_t kMostRanks = std::uint64_t{1} << 20;
   /// The last answer of a proc may come so long after its end is known.
   static constexpr std::chrono::milliseconds kLastAnswerLimit{250};
+  /// A proc that ended no longer ago may have heard the question: the question and this order come
+  /// on different connections.
+  static constexpr std::chrono::nanoseconds kHeardLimit = std::chrono::seconds(2);
 
   struct Events {
     std::function<void(const ProcId&)> on_asker;  ///< A question of that asker is open.

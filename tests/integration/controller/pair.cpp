@@ -305,12 +305,6 @@ TEST_CASE("pair: a controller that stands by refuses what the acting one does, a
         return !home.empty();
       },
       in_time));
-  const auto spawned = run_cli(
-      {"spawn", "none", "--hosts", paired.joined(), "--controller", home, "--", "sleep", "100"});
-  CHECK(spawned.status == ExitStatus::exited(1));
-  CHECK(has(spawned.err, "stands by (pair site); "));
-  CHECK(has(spawned.err, ",controller acts"));
-
   CHECK(wait_until([&] { return has(paired.health_of(first), "ok: acts, in term 1"); }, in_time));
   CHECK(wait_until(
       [&] {
@@ -318,6 +312,12 @@ TEST_CASE("pair: a controller that stands by refuses what the acting one does, a
         return has(text, "ok: stands by; ") && has(text, ",controller acts");
       },
       in_time));
+  const auto spawned = run_cli(
+      {"spawn", "none", "--hosts", paired.joined(), "--controller", home, "--", "sleep", "100"});
+  CHECK(spawned.status == ExitStatus::exited(1));
+  CHECK(has(spawned.err, "stands by (pair site); "));
+  CHECK(has(spawned.err, ",controller acts"));
+
   // The hosts have written down which of them acts.
   const auto audit = run_cli({"audit", "--hosts", paired.joined(), "--verb", "take over"});
   INFO(audit.out, audit.err);
