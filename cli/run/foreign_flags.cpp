@@ -17,7 +17,7 @@ constexpr std::array kHints = {
     Hint{" np ntasks nprocs proc-num ", "-n N, the ranks in all"},
     Hint{" nproc-per-node ntasks-per-node npernode ppn tasks-per-node ranks-per-node perhost "
          "nproc map-by-ppr ntasks-per-gpu ",
-         "--per-host proc=N, the ranks on each host"},
+         "--per-host N, the ranks on each host"},
     Hint{" N nnodes nodes num-nodes ",
          "--hosts N for hosts on this machine, --hosts tcp:h1:7420,... for running hosts, or "
          "--hosts "

@@ -162,6 +162,7 @@ void Job::on_end_signal(int signal) {
     say(name_of(signal) + " while starting");
     ::_exit(is_second_end ? end_code(*first_end) : end_code(signal));
   } else {
+    is_given_up_ = true;
     // Ranks that a third one finds were told to end at once, if their hosts hear anything.
     if (stop_.step() == Stop::at_once) stop_.hurry(Clock::now());
     begin_stop(end_code(signal), name_of(signal), /*at_once=*/stop_.has_begun());
@@ -284,6 +285,7 @@ void Job::on_time() {
     // While they still are where they hang.
     if (!stop_.has_begun())
       run_.hang.look(run_.hosts.context(), roles_.views(), "the --timeout is over");
+    is_given_up_ = true;
     begin_stop(kTimedOut,
                "the --timeout of " + std::to_string(arguments_.timeout->count()) + " ms is over",
                /*at_once=*/false);
@@ -382,6 +384,7 @@ std::optional<int> Job::finish() {
                       .has_stopped = stop_.has_begun(),
                       .is_starting = is_starting(),
                       .is_stopped_elsewhere = is_stopped_elsewhere_,
+                      .is_given_up = is_given_up_,
                       .is_stuck = is_stuck_,
                       .cause = cause_};
   return JobEnd(run_, roles_, order_, facts).finish();

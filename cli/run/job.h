@@ -70,6 +70,7 @@ class Job {
   std::vector<int> early_signals_;
   bool is_over_ = false;
   bool is_stopped_elsewhere_ = false;
+  bool is_given_up_ = false;
   /// A thread waits for a reader of our output that does not come: it cannot be joined.
   bool is_stuck_ = false;
   /// Set by the first reason to stop that is not a rank's own failure.

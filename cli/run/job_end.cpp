@@ -44,12 +44,12 @@ bool JobEnd::stop_pumps() {
 }
 
 bool JobEnd::begin_next_attempt(const std::vector<RoleOutcome>& roles) {
-  // What the user or another command wanted is not done again. Jobs of several roles have no
-  // spares.
+  // What the user or another command wanted is not done again, unless it was a drain: then the job
+  // moves. Jobs of several roles have no spares.
   const auto& outcome = roles.front().ranks;
-  if (facts_.code || facts_.is_stopped_elsewhere || facts_.is_stuck || !outcome.is_ended())
+  if (facts_.is_given_up || facts_.is_stuck || !outcome.is_ended() || roles.size() > 1)
     return false;
-  if (!outcome.first_failure || roles.size() > 1) return false;
+  if (!facts_.is_stopped_elsewhere && (facts_.code || !outcome.first_failure)) return false;
   if (!stop_pumps()) return false;
   auto& parts = roles_[0]->parts();
   const auto words = run_.hosts.begin_next(parts.mesh->ref(), outcome, parts.grace);

@@ -27,6 +27,8 @@ class JobEnd {
     /// Roles are still being started.
     bool is_starting = false;
     bool is_stopped_elsewhere = false;
+    /// The user wants no more of it (Ctrl-C, --timeout), whatever came first.
+    bool is_given_up = false;
     /// A thread waits for a reader of our output that does not come: it cannot be joined.
     bool is_stuck = false;
     /// The role whose trouble was the first reason to stop.

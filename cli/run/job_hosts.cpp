@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "cli/run/run_report.h"
 #include "cli/run/say.h"
 #include "common/base/quantity.h"
 
@@ -39,6 +40,25 @@ Result<std::vector<RemoteHost>> remote_hosts(const RunArguments& arguments) {
   auto hosts = ssh_hosts(machines, arguments.remote_program);
   if (!hosts) return fail(hosts.error().within(arguments.list.source));
   return hosts;
+}
+
+/// The drain of the whole host that lasts; null: there is none.
+const DrainReport* held_drain(const HostReport& report) {
+  for (const auto& drain : report.drains) {
+    if (drain.hold && drain.mesh.empty() && drain.owner.empty()) return &drain;
+  }
+  return nullptr;
+}
+
+/// A rank that a drain, or another command, has ended.
+bool was_stopped_elsewhere(const RankReport& rank) {
+  return rank.step != StopStep::none &&
+         rank.stop_reason.find(kStoppedElsewhere) == std::string::npos;
+}
+
+std::string words_of(const HostAddr& host, const DrainReport& drain) {
+  return "host " + host.to_string() + " is drained by " + drain.requester +
+         (drain.reason.empty() ? "" : ": " + drain.reason);
 }
 
 std::string count_of(std::uint64_t count) {
@@ -134,12 +154,22 @@ Result<void> JobHosts::leave_out(const std::vector<HostAddr>& hosts) {
                   std::to_string(all_->hosts().size()));
 }
 
-Result<void> JobHosts::look_for_ends() {
+void JobHosts::look_for_drain(std::uint64_t host, const HostReport& report) {
+  const auto* drain = held_drain(report);
+  if (drain == nullptr) return plan_->take_back(host);
+  if (!plan_->is_aside(host)) say(words_of(report.host, *drain) + ": it is left out");
+  plan_->set_aside(host);
+}
+
+Result<void> JobHosts::look_at_hosts() {
   const auto reports = all_->states(kAskLimit);
   if (!reports) return fail(reports.error());
   for (std::uint64_t host = 0; host < reports->size(); ++host) {
     const auto& report = (*reports)[host];
-    if (report.code == ErrorCode::none) continue;
+    if (report.code == ErrorCode::none) {
+      look_for_drain(host, report);
+      continue;
+    }
     if (!plan_->is_lost(host)) {
       // It runs no rank: those of the former attempt were heard to have ended.
       say("host " + report.host.to_string() + " is left out: " + report.problem);
@@ -153,7 +183,7 @@ Result<void> JobHosts::look_for_ends() {
 Result<void> JobHosts::wait_until_clear() {
   bool is_said = false;
   while (true) {
-    if (auto looked = look_for_ends(); !looked) return looked;
+    if (auto looked = look_at_hosts(); !looked) return looked;
     const auto now = Clock::now();
     if (plan_->clear_at() <= now) return {};
     if (!std::exchange(is_said, true)) {
@@ -167,14 +197,13 @@ Result<void> JobHosts::wait_until_clear() {
 
 Result<void> JobHosts::choose() {
   if (!plan_) return {};
-  if (attempt() > 0) {
-    if (auto clear = wait_until_clear(); !clear) return clear;
-  }
+  if (auto clear = wait_until_clear(); !clear) return clear;
   const auto numbers = plan_->choose();
   if (!numbers)
     return fail(ErrorCode::host_unreachable,
-                "too few hosts are left for another attempt: " + std::to_string(plan_->left()) +
-                    " of " + std::to_string(all_->hosts().size()));
+                std::string("too few hosts are left for ") +
+                    (attempt() > 0 ? "another attempt: " : "the job: ") +
+                    std::to_string(plan_->left()) + " of " + std::to_string(all_->hosts().size()));
   std::vector<HostAddr> addresses;
   for (const auto number : *numbers) addresses.push_back(all_->hosts()[number]);
   auto chosen = HostMesh::attach(*context_, "hosts", std::move(addresses));
@@ -192,10 +221,36 @@ Result<std::unique_ptr<HostMesh>> JobHosts::some(const std::vector<std::uint64_t
   return std::make_unique<HostMesh>(std::move(*hosts));
 }
 
+void JobHosts::find_drained(const MeshOutcome& outcome, FormerAttempt& former) {
+  if (!plan_->has_aside() &&
+      std::none_of(outcome.ranks.begin(), outcome.ranks.end(), was_stopped_elsewhere))
+    return;
+  const auto reports = all_->states(kAskLimit);
+  if (!reports) return;
+  for (std::uint64_t number = 0; number < reports->size(); ++number) {
+    const auto& report = (*reports)[number];
+    if (report.code != ErrorCode::none) continue;
+    const auto* drain = held_drain(report);
+    if (drain == nullptr) {
+      plan_->take_back(number);
+      continue;
+    }
+    plan_->set_aside(number);
+    const auto is_of_drain = [&](const RankReport& rank) {
+      return rank.host == report.host && was_stopped_elsewhere(rank) &&
+             rank.stopped_by == drain->requester;
+    };
+    if (std::none_of(outcome.ranks.begin(), outcome.ranks.end(), is_of_drain)) continue;
+    former.drained_hosts.push_back(report.host.to_string());
+    if (former.reason.empty()) former.reason = words_of(report.host, *drain);
+  }
+}
+
 std::optional<std::string> JobHosts::begin_next(const ProcMeshRef& mesh, const MeshOutcome& outcome,
                                                 milliseconds grace) {
   if (!plan_) return std::nullopt;
-  FormerAttempt former{.mesh = mesh.mesh().to_string(), .lost_hosts = {}, .reason = {}};
+  FormerAttempt former;
+  former.mesh = mesh.mesh().to_string();
   const auto lease = parse_duration(context_->setting("lease").value_or("0s"));
   std::set<std::uint64_t> lost;
   for (const auto& rank : outcome.ranks) {
@@ -205,7 +260,8 @@ std::optional<std::string> JobHosts::begin_next(const ProcMeshRef& mesh, const M
     plan_->lose(plan_->chosen()[rank.host_index],
                 Clock::now() + lease.value_or(milliseconds(0)) + grace + kLeaseSlack);
   }
-  if (lost.empty() || !plan_->is_enough()) return std::nullopt;
+  find_drained(outcome, former);
+  if ((lost.empty() && former.drained_hosts.empty()) || !plan_->is_enough()) return std::nullopt;
   former_.push_back(std::move(former));
   const auto next = std::min(plan_->left(), most_);
   return former_.back().reason + ": attempt " + std::to_string(attempt() + 1) + " of the job on " +

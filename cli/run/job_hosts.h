@@ -12,11 +12,13 @@
 
 namespace meshbus::cli {
 
-/// An attempt of a job that ended because hosts were lost, and was followed by another one.
+/// An attempt of a job that ended because hosts were lost or drained, and was followed by another
+/// one.
 struct FormerAttempt {
-  std::string mesh;                     ///< Its name, with the uuid.
-  std::vector<std::string> lost_hosts;  ///< Their addresses.
-  std::string reason;                   ///< How the first of them was lost.
+  std::string mesh;                        ///< Its name, with the uuid.
+  std::vector<std::string> lost_hosts;     ///< Their addresses.
+  std::vector<std::string> drained_hosts;  ///< Those that were drained, and are held.
+  std::string reason;                      ///< How the first of them was lost, or why drained.
 };
 
 /// The hosts of a run, and those of them that its current attempt uses. They outlive the attempts.
@@ -33,8 +35,9 @@ class JobHosts {
   /// former attempt can run any more: a host that is only silent stops its procs when their lease
   /// is over. Errors: host_unreachable: too few hosts answer.
   Result<void> choose();
-  /// The attempt has ended; when that is because hosts were lost, and enough others are left, the
-  /// next attempt is the current one now. Returns what is to be said of it.
+  /// The attempt has ended; when that is because hosts were lost, or drained for longer (`drain
+  /// --hold`), and enough others are left, the next attempt is the current one now. Returns what is
+  /// to be said of it.
   std::optional<std::string> begin_next(const ProcMeshRef& mesh, const MeshOutcome& outcome,
                                         std::chrono::milliseconds grace);
 
@@ -53,7 +56,11 @@ class JobHosts {
   const std::vector<FormerAttempt>& former() const { return former_; }
 
  private:
-  Result<void> look_for_ends();
+  Result<void> look_at_hosts();
+  /// Sets the host aside when it is drained and held, or takes it back.
+  void look_for_drain(std::uint64_t host, const HostReport& report);
+  /// Sets aside what is drained now, and adds the hosts whose drain has ended the ranks there.
+  void find_drained(const MeshOutcome& outcome, FormerAttempt& former);
   Result<void> wait_until_clear();
 
   std::unique_ptr<Context> context_;

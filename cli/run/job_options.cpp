@@ -60,8 +60,8 @@ void add_run_hosts(CLI::App& verb, RunArguments& run) {
       ->type_name("HOW")
       ->group(kHostGroup);
   verb.add_option("--use", run.use,
-                  "Run on N of the hosts; the others are spares. When a host is lost, the job "
-                  "starts again with a spare in its place")
+                  "Run on N of the hosts; the others are spares. When a host is lost, or "
+                  "drained with --hold, the job starts again with a spare in its place")
       ->check(CLI::Range(1, 1024))
       ->type_name("N")
       ->group(kHostGroup);

@@ -30,10 +30,11 @@ Result<void> store(Result<Value> parsed, Target& target) {
 }
 
 Result<Extent> parse_per_host(const std::string& text) {
-  auto extent = Extent::parse(text);
+  const bool is_count = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+  auto extent = Extent::parse(is_count ? "proc=" + text : text);
   if (!extent)
     return fail(ErrorCode::parse_error,
-                "takes AXIS=SIZE,... like gpus=2 or numa=2,core=4, not '" + text + "'");
+                "takes N, or AXIS=SIZE,... like gpus=2 or numa=2,core=4, not '" + text + "'");
   const auto& labels = extent->labels();
   if (std::find(labels.begin(), labels.end(), "host") != labels.end())
     return fail(
@@ -58,7 +59,7 @@ void add_size(CLI::App& verb, RankOptions& options) {
   add_text(
       verb, "--per-host",
       [&options](const std::string& text) { return store(parse_per_host(text), options.per_host); },
-      "Ranks on each host as labelled axes, like gpus=2 or numa=2,core=4", "AXIS=SIZE,...")
+      "Ranks on each host: N, or labelled axes like gpus=2 or numa=2,core=4", "N|AXIS=SIZE,...")
       ->excludes(total)
       ->group(kRankGroup);
 }

@@ -212,8 +212,10 @@ std::string json_report(const RoleOutcome& role, int exit_code,
   json["exit_code"] = exit_code;
   json["attempts"] = nlohmann::ordered_json::array();
   for (const auto& attempt : attempts)
-    json["attempts"].push_back(
-        {{"mesh", attempt.mesh}, {"lost_hosts", attempt.lost_hosts}, {"reason", attempt.reason}});
+    json["attempts"].push_back({{"mesh", attempt.mesh},
+                                {"lost_hosts", attempt.lost_hosts},
+                                {"drained_hosts", attempt.drained_hosts},
+                                {"reason", attempt.reason}});
   json["binding"] = rank_map_json(*role.mesh, role.bindings);
   json["stacks"] = stacks;
   return dump(json, 2) + "\n";

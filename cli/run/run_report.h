@@ -47,9 +47,9 @@ std::string not_found_hint(const std::vector<std::string>& command);
 
 /// The report of `run --json`: {mesh, region, ranks: [{rank, host, point, pid, status, exit_code,
 /// signal, started, ended, reason, cause, consequence, because, stop, stderr_tail}], first_failure,
-/// exit_code, attempts: [{mesh, lost_hosts, reason}], binding, stacks}; `attempts`: those before
-/// this one. Times are RFC 3339, UTC; what is not there is null. `binding`: see rank_map_json();
-/// `stacks`: see JobStacks::json().
+/// exit_code, attempts: [{mesh, lost_hosts, drained_hosts, reason}], binding, stacks}; `attempts`:
+/// those before this one. Times are RFC 3339, UTC; what is not there is null. `binding`: see
+/// rank_map_json(); `stacks`: see JobStacks::json().
 std::string json_report(const RoleOutcome& role, int exit_code,
                         const std::vector<FormerAttempt>& attempts,
                         const nlohmann::ordered_json& stacks);

@@ -6,8 +6,10 @@
 namespace meshbus::cli {
 
 SparePlan::SparePlan(std::uint64_t hosts, std::uint64_t use, std::uint64_t least)
-    : hosts_(hosts), least_(std::max<std::uint64_t>(1, std::min(least, use))) {
-  chosen_.resize(std::min(hosts, use));
+    : hosts_(hosts),
+      use_(std::min(hosts, use)),
+      least_(std::max<std::uint64_t>(1, std::min(least, use))) {
+  chosen_.resize(use_);
   std::iota(chosen_.begin(), chosen_.end(), 0);
 }
 
@@ -19,18 +21,26 @@ void SparePlan::confirm_end(std::uint64_t host) {
   std::erase_if(silent_, [host](const Loss& loss) { return loss.host == host; });
 }
 
+std::uint64_t SparePlan::left() const {
+  std::uint64_t unusable = lost_.size();
+  for (const auto host : aside_) unusable += is_lost(host) ? 0 : 1;
+  return hosts_ - unusable;
+}
+
 std::optional<std::vector<std::uint64_t>> SparePlan::choose() {
   if (!is_enough()) return std::nullopt;
   std::vector<std::uint64_t> spares;
   for (std::uint64_t host = 0; host < hosts_; ++host) {
     const bool is_used = std::find(chosen_.begin(), chosen_.end(), host) != chosen_.end();
-    if (!is_used && !is_lost(host)) spares.push_back(host);
+    if (!is_used && is_usable(host)) spares.push_back(host);
   }
   auto spare = spares.begin();
   for (auto& host : chosen_) {
-    if (is_lost(host) && spare != spares.end()) host = *spare++;
+    if (!is_usable(host) && spare != spares.end()) host = *spare++;
   }
-  std::erase_if(chosen_, [this](std::uint64_t host) { return is_lost(host); });
+  std::erase_if(chosen_, [this](std::uint64_t host) { return !is_usable(host); });
+  // Hosts that came back are more than an attempt on few hosts had.
+  while (chosen_.size() < use_ && spare != spares.end()) chosen_.push_back(*spare++);
   return chosen_;
 }
 

@@ -23,12 +23,18 @@ class SparePlan {
   /// It is proved that nothing runs there any more.
   void confirm_end(std::uint64_t host);
   bool is_lost(std::uint64_t host) const { return lost_.contains(host); }
-  /// Hosts that are not lost.
-  std::uint64_t left() const { return hosts_ - lost_.size(); }
+  /// The host is drained: no attempt uses it until it is taken back. Nothing runs there.
+  void set_aside(std::uint64_t host) { aside_.insert(host); }
+  void take_back(std::uint64_t host) { aside_.erase(host); }
+  bool is_aside(std::uint64_t host) const { return aside_.contains(host); }
+  bool has_aside() const { return !aside_.empty(); }
+  /// Hosts that can be used: neither lost nor set aside.
+  std::uint64_t left() const;
   bool is_enough() const { return left() >= least_; }
 
-  /// The hosts of the next attempt. A spare takes the place of each lost host, and the others keep
-  /// theirs; without enough spares the others close up. Nothing when fewer than `least` are left.
+  /// The hosts of the next attempt. A spare takes the place of each host that is lost or set aside,
+  /// and the others keep theirs; without enough spares the others close up. Nothing when fewer than
+  /// `least` are left.
   std::optional<std::vector<std::uint64_t>> choose();
   /// The hosts of the last attempt that was chosen.
   const std::vector<std::uint64_t>& chosen() const { return chosen_; }
@@ -41,10 +47,14 @@ class SparePlan {
     Time over;
   };
 
+  bool is_usable(std::uint64_t host) const { return !is_lost(host) && !is_aside(host); }
+
   std::uint64_t hosts_;
+  std::uint64_t use_;
   std::uint64_t least_;
   std::vector<std::uint64_t> chosen_;
   std::set<std::uint64_t> lost_;
+  std::set<std::uint64_t> aside_;
   /// Lost hosts that may still run something.
   std::vector<Loss> silent_;
 };

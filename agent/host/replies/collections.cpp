@@ -121,11 +121,7 @@ void Collections::fill(Open& open, const CollectOrder& order, const Mesh& mesh) 
       if (proc == nullptr || mesh.spec.kind != wire::ProcKind::mesh ||
           (has_ended && !may_have_heard(*proc))) {
         open.members.push_back({rank, 0});
-        open.collection.settle(index,
-                               proc == nullptr ? missing
-                               : has_ended     ? ended
-                                               : plain,
-                               now);
+        open.collection.settle(index, proc == nullptr ? missing : has_ended ? ended : plain, now);
         continue;
       }
       open.members.push_back({rank, proc->state.to_wire().incarnation()});

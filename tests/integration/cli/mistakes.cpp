@@ -58,7 +58,7 @@ TEST_CASE("mistakes: words that are no command, and flags that there are not") {
       {run_with({"--hots", "2"}), "meshbus run has no --hots; did you mean --hosts?"},
       {run_with({"-np", "2"}), "meshbus run has no -np; it takes -n N, the ranks in all"},
       {run_with({"--nproc-per-node", "2"}),
-       "meshbus run has no --nproc-per-node; it takes --per-host proc=N, the ranks on each host"},
+       "meshbus run has no --nproc-per-node; it takes --per-host N, the ranks on each host"},
       {run_with({"--wdir", "/tmp"}),
        "meshbus run has no --wdir; it takes the directory in the command: -- sh -c 'cd DIR && exec "
        "COMMAND'"},
@@ -135,7 +135,7 @@ TEST_CASE("mistakes: numbers and words out of their range") {
 TEST_CASE("mistakes: shapes, ranks and filters that cannot be read") {
   check_wording({
       {run_with({"--per-host", "gpu"}),
-       "--per-host: takes AXIS=SIZE,... like gpus=2 or numa=2,core=4, not 'gpu'"},
+       "--per-host: takes N, or AXIS=SIZE,... like gpus=2 or numa=2,core=4, not 'gpu'"},
       {run_with({"--per-host", "host=2"}),
        "--per-host: the axis 'host' is that of the hosts, and --hosts says how many there are; "
        "name the ranks on each host otherwise, like --per-host proc=2"},

@@ -69,6 +69,54 @@ TEST_CASE("cli: run --min-hosts goes on with the hosts that are left, and -n ran
   CHECK(count_words(job.out(), "of 4 went on") == 4);
 }
 
+TEST_CASE("cli: run --use moves from a host that is drained, and to it when it is resumed") {
+  const StandingHost hosts[3];
+  std::string list;
+  for (const auto& host : hosts) list += (list.empty() ? "" : ",") + host.address();
+  const TempDir dir;
+  const auto report = dir / "report.json";
+  Process job(cli({"run", "--no-prefix", "--hosts", list, "--use", "2", "-n", "2", "--grace", "1s",
+                   "--json", report, "--", "sh", "-c",
+                   "echo attempt $MESHBUS_JOB_ATTEMPT stands; "
+                   "[ $MESHBUS_JOB_ATTEMPT = 2 ] || exec sleep 600"}));
+  const auto drain = [](const std::string& host) {
+    const auto done = run_cli({"drain", "--hold", "--reason", "new kernel", "--hosts", host});
+    INFO(done.err);
+    CHECK(done.status == ExitStatus::exited(0));
+  };
+  CHECK(wait_until([&] { return count_words(job.out(), "attempt 0 stands") == 2; }, in_time));
+  drain(hosts[1].address());
+  CHECK(wait_until([&] { return count_words(job.out(), "attempt 1 stands") == 2; }, in_time));
+  CHECK(run_cli({"drain", "--resume", "--hosts", hosts[1].address()}).status ==
+        ExitStatus::exited(0));
+  drain(hosts[0].address());
+  const auto status = job.wait_exit(in_time);
+  INFO(job.describe());
+  CHECK(status == ExitStatus::exited(0));
+  CHECK(count_words(job.out(), "attempt 2 stands") == 2);
+  CHECK(job.err().find("host " + hosts[1].address() + " is drained by ") != std::string::npos);
+  CHECK(job.err().find(": new kernel: attempt 2 of the job on 2 hosts, 0 hosts to spare") !=
+        std::string::npos);
+  const auto attempts = parse_json(read_file(report)).at("attempts");
+  REQUIRE(attempts.size() == 2);
+  CHECK(attempts[0].at("lost_hosts").empty());
+  CHECK(attempts[0].at("drained_hosts") == json({hosts[1].address()}));
+  CHECK(attempts[1].at("drained_hosts") == json({hosts[0].address()}));
+
+  // One that is held before the job begins is left out; without a spare the job ends as before.
+  const auto there = run_cli({"run", "--hosts", list, "--use", "2", "--", "true"});
+  INFO(there.err);
+  CHECK(there.status == ExitStatus::exited(0));
+  CHECK(there.err.find("host " + hosts[0].address() + " is drained by ") != std::string::npos);
+  CHECK(there.err.find(": new kernel: it is left out") != std::string::npos);
+  Process last(cli({"run", "--hosts", list, "--use", "2", "-n", "2", "--", "sh", "-c",
+                    "echo stands; exec sleep 600"}));
+  CHECK(wait_until([&] { return count_words(last.out(), "stands") == 2; }, in_time));
+  drain(hosts[1].address());
+  CHECK(last.wait_exit(in_time) == ExitStatus::exited(143));
+  CHECK(last.err().find("attempt") == std::string::npos);
+}
+
 TEST_CASE("cli: run with spares ends with the failure of a rank as without") {
   const auto finished = run_cli({"run", "--hosts", "2", "--use", "1", "--", "sh", "-c", "exit 5"});
   INFO(finished.err);

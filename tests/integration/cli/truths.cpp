@@ -35,7 +35,7 @@ TEST_CASE("cli: flags of mpirun, srun and torchrun are answered by what meshbus 
   check_mistake({"run", "-np", "2", "true"}, "it takes -n N");
   check_mistake({"run", "--np", "2", "--", "true"}, "it takes -n N");
   check_mistake({"run", "--ntasks", "2", "--", "true"}, "it takes -n N");
-  check_mistake({"run", "--nproc-per-node=2", "--", "true"}, "it takes --per-host proc=N");
+  check_mistake({"run", "--nproc-per-node=2", "--", "true"}, "it takes --per-host N");
   check_mistake({"run", "--nnodes", "2", "--", "true"}, "it takes --hosts N");
   check_mistake({"run", "--wdir", "/tmp", "--", "true"}, "cd DIR");
 }

@@ -9,8 +9,8 @@ TEST_CASE("foreign_flags: a flag of another launcher has a hint, however it is w
   CHECK(hint_for("-np") == "-n N, the ranks in all");
   CHECK(hint_for("--np") == "-n N, the ranks in all");
   CHECK(hint_for("--ntasks=4") == "-n N, the ranks in all");
-  CHECK(hint_for("--nproc_per_node=2") == "--per-host proc=N, the ranks on each host");
-  CHECK(hint_for("--nproc-per-node") == "--per-host proc=N, the ranks on each host");
+  CHECK(hint_for("--nproc_per_node=2") == "--per-host N, the ranks on each host");
+  CHECK(hint_for("--nproc-per-node") == "--per-host N, the ranks on each host");
   CHECK(hint_for("--nnodes").starts_with("--hosts N"));
   CHECK(hint_for("-N").starts_with("--hosts N"));
   CHECK(hint_for("-genv").starts_with("-x NAME"));

@@ -41,6 +41,32 @@ TEST_CASE("spare plan: without spares the hosts close up, down to the least numb
   CHECK(plan.choose() == std::nullopt);
 }
 
+TEST_CASE("spare plan: a host that is set aside is used again when it is taken back") {
+  SparePlan plan(3, 2, 2);
+  plan.set_aside(0);
+  CHECK(plan.left() == 2);
+  CHECK(plan.choose() == Hosts{2, 1});
+  plan.set_aside(1);
+  CHECK_FALSE(plan.is_enough());
+  CHECK(plan.choose() == std::nullopt);
+  plan.take_back(0);
+  CHECK(plan.choose() == Hosts{2, 0});
+  // One that is lost, too, counts once.
+  plan.lose(1, start);
+  CHECK(plan.left() == 2);
+  plan.take_back(1);
+  CHECK(plan.left() == 2);
+  CHECK(plan.clear_at() == start);
+}
+
+TEST_CASE("spare plan: a job that went on smaller grows with the next attempt") {
+  SparePlan plan(2, 2, 1);
+  plan.set_aside(1);
+  CHECK(plan.choose() == Hosts{0});
+  plan.take_back(1);
+  CHECK(plan.choose() == Hosts{0, 1});
+}
+
 TEST_CASE("spare plan: the next attempt waits for each lost host that may still run something") {
   SparePlan plan(6, 3, 3);
   CHECK(plan.clear_at() == SparePlan::Time());
