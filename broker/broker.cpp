@@ -122,6 +122,7 @@ class Broker::Impl {
 
   const HostAddr& host() const noexcept { return router_->own().address(); }
   const std::vector<HostAddr>& binds() const noexcept { return listener_->addresses(); }
+  std::vector<int> listeners() const { return listener_->listeners(); }
   std::uint64_t incarnation() const noexcept { return router_->own().incarnation(); }
   std::size_t peers() const noexcept { return connections_.size(); }
   Counters counters() const { return report_->counters(); }
@@ -206,15 +207,17 @@ Result<void> Broker::Impl::open_keys(const BrokerOptions& options) {
 
 Result<void> Broker::Impl::open_listener(const BrokerOptions& options) {
   const std::chrono::milliseconds heartbeat = options.config.duration(keys::heartbeat);
+  KeptListeners none;
+  KeptListeners& kept = options.kept ? *options.kept : none;
   auto opened =
-      Listener::open(reactor_, options.binds,
+      Listener::open(reactor_, options.binds, kept,
                      {.silence = std::max(3 * heartbeat, kLeastSilence),
                       .handshake = options.hello_limit,
                       .connections_per_second = options.config.count(keys::connections_rate)},
                      listener_events());
   if (!opened) return fail(opened.error());
   listener_ = std::move(*opened);
-  return options.bind_procs ? listener_->bind_for_procs(*options.bind_procs) : Result<void>();
+  return options.bind_procs ? listener_->bind_for_procs(*options.bind_procs, kept) : Result<void>();
 }
 
 Listener::Events Broker::Impl::listener_events() {
@@ -413,6 +416,10 @@ const HostAddr& Broker::address() const noexcept {
 }
 const std::vector<HostAddr>& Broker::binds() const noexcept {
   return impl_->binds();
+}
+
+std::vector<int> Broker::listeners() const {
+  return impl_->listeners();
 }
 std::uint64_t Broker::incarnation() const noexcept {
   return impl_->incarnation();

@@ -24,6 +24,8 @@ class context_t;
 
 namespace meshbus {
 
+class KeptListeners;
+
 /// How a broker is started.
 /// Large because: a broker can be started in many ways, and each is one member.
 struct BrokerOptions {
@@ -45,6 +47,8 @@ struct BrokerOptions {
   std::optional<KeyDirectory> keys;
   /// Accept and make unprotected tcp connections, whether there are keys or not (spec 13.1).
   bool insecure = false;
+  /// Listening sockets of the broker before; those that it does not use are closed. Null: none.
+  std::shared_ptr<KeptListeners> kept = {};
   /// Checks tokens by the warden's secret. Without it the broker refuses agents and procs.
   std::optional<TokenMaker> tokens;
   /// Called once, when it listens everywhere: makes the process of root another user's. Keys are
@@ -85,6 +89,9 @@ class Broker {
   const HostAddr& address() const noexcept;
   /// The addresses that it listens on, concrete, in the order of BrokerOptions::binds.
   const std::vector<HostAddr>& binds() const noexcept;
+  /// The listening sockets; they stay the broker's. Another process that holds them too keeps
+  /// connections that come while no broker runs (KeptListeners).
+  std::vector<int> listeners() const;
   std::uint64_t incarnation() const noexcept;
   /// Registered peers, inbound links included.
   std::size_t peers() const noexcept;

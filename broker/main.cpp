@@ -21,9 +21,11 @@
 #include <zmq.hpp>
 
 #include "agent/os/daemon_protection.h"
+#include "agent/os/lifeline.h"
 #include "agent/os/warden_end.h"
 #include "broker/broker.h"
 #include "broker/lifeline.h"
+#include "broker/transport/kept_listeners.h"
 #include "common/base/exit_codes.h"
 #include "common/base/find_user.h"
 #include "common/base/log.h"
@@ -46,6 +48,7 @@ constexpr int kMostSockets = 20000;
 struct Flags {
   int lifeline_fd = -1;
   int secret_fd = -1;
+  std::vector<int> listener_fds;
   std::vector<std::string> binds;
   std::string bind_procs;
   std::string advertise;
@@ -82,6 +85,8 @@ void declare(CLI::App& app, Flags& flags) {
                "accept and make tcp connections without encryption and without authentication");
   app.add_option("--set", flags.settings, "setting KEY=VALUE; may be given again");
   app.add_option("--lifeline-fd", flags.lifeline_fd, "socket to the warden");
+  app.add_option("--listener-fd", flags.listener_fds,
+                 "listening socket of the broker before, kept by the warden; may be given again");
   app.add_option("--cgroup", flags.cgroup,
                  "cgroup v2 of all procs of the host, which is killed when the warden dies");
   app.add_option("--secret-fd", flags.secret_fd,
@@ -142,6 +147,12 @@ Result<BrokerOptions> read_options(const Flags& flags) {
     if (!address) return fail(address.error().within(flag + *text));
     *option = *address;
   }
+  std::vector<UniqueFd> kept;
+  for (const int descriptor : flags.listener_fds) {
+    ::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
+    kept.emplace_back(descriptor);
+  }
+  options.kept = std::make_shared<KeptListeners>(std::move(kept));
   options.insecure = flags.insecure;
   options.audit = flags.audit;
   auto config = load_config(flags.settings);
@@ -211,6 +222,12 @@ void warn_of_insecurity(const Broker& broker, bool is_insecure) {
   }
 }
 
+/// The warden keeps them for the next broker.
+void give_listeners(int lifeline, const Broker& broker) {
+  const os::Lifeline warden(UniqueFd(::fcntl(lifeline, F_DUPFD_CLOEXEC, 3)));
+  for (const int listener : broker.listeners()) warden.send("listener", listener);
+}
+
 int serve(const Flags& flags) {
   const bool has_warden = flags.lifeline_fd >= 0;
   os::forbid_dumps();
@@ -247,6 +264,7 @@ int serve(const Flags& flags) {
   const std::string ready = "ready " + (*broker)->address().to_string();
   if (lifeline) {
     lifeline->say("release " + std::string(this_release()));
+    give_listeners(flags.lifeline_fd, **broker);
     lifeline->say(ready);
   } else {
     std::printf("%s\n", ready.c_str());

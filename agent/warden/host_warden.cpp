@@ -211,10 +211,13 @@ void Warden::on_launcher() {
 
 void Warden::on_lifeline(Role& role) {
   while (role.lifeline) {
-    const auto received = role.lifeline.receive();
+    auto received = role.lifeline.receive();
     if (received.ended) return role.lifeline.close();  // its exit follows by SIGCHLD
     if (!received.text) return;
-    on_message(role, *received.text);
+    if (received.fd && *received.text == "listener" && &role == &this->role(RoleName::broker))
+      starter_.keep_listener(std::move(received.fd));
+    else
+      on_message(role, *received.text);
   }
 }
 

@@ -1,9 +1,12 @@
 #include "agent/warden/role_starter.h"
 
 #include <sys/mman.h>
+#include <sys/stat.h>
 
+#include <algorithm>
 #include <csignal>
 #include <system_error>
+#include <utility>
 
 #include "agent/os/daemon_protection.h"
 #include "agent/os/packet.h"
@@ -11,6 +14,18 @@
 #include "common/base/os_error.h"
 
 namespace meshbus::warden {
+namespace {
+
+/// A broker has a few addresses. Others are bound anew when it is restarted.
+constexpr std::size_t kMostListeners = 32;
+
+/// Of a socket: no other one has it.
+ino_t inode_of(const UniqueFd& socket) {
+  struct stat info{};
+  return ::fstat(socket.get(), &info) == 0 ? info.st_ino : 0;
+}
+
+}  // namespace
 
 Started RoleStarter::prepare() {
   const auto failed = [](std::string why) {
@@ -112,8 +127,22 @@ Result<void> RoleStarter::start_broker(Role& broker) {
   if (!options_.broker_user.empty()) start.add({"--user", options_.broker_user});
   add_settings(start);
   start.inherit = {secret_.get()};
+  for (const UniqueFd& listener : listeners_) {
+    start.add({"--listener-fd", std::to_string(listener.get())});
+    start.inherit.push_back(listener.get());
+  }
   end_with_us(start);
   return start_role(broker, start, *spawner_);
+}
+
+void RoleStarter::keep_listener(UniqueFd listener) {
+  if (!listener || listeners_.size() >= kMostListeners) return;
+  // A broker that goes on with one gives it again.
+  const auto is_same = [number = inode_of(listener)](const UniqueFd& kept) {
+    return inode_of(kept) == number;
+  };
+  if (std::none_of(listeners_.begin(), listeners_.end(), is_same))
+    listeners_.push_back(std::move(listener));
 }
 
 Result<void> RoleStarter::start_agent(Role& agent) {

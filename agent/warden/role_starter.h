@@ -33,6 +33,9 @@ class RoleStarter {
   Result<void> start_agent(Role& agent);
   /// Starts another agent; the keeper gets its socket along the lifeline.
   Result<void> restart_agent(Role& agent, const Role& keeper);
+  /// A listening socket of the broker: the next one goes on with it, so that connections wait in it
+  /// while no broker runs.
+  void keep_listener(UniqueFd listener);
   /// Starts the process that serves the metrics.
   Result<void> start_exporter(Role& exporter);
 
@@ -58,8 +61,9 @@ class RoleStarter {
   std::filesystem::path libexec_;
   std::optional<os::Spawner> spawner_;
   UniqueFd secret_;
-  UniqueFd agents_keeper_fd_;  // until the agent has started
-  UniqueFd ledger_;            // what one agent writes down for the next: agent/host/records
+  std::vector<UniqueFd> listeners_;  // of the broker
+  UniqueFd agents_keeper_fd_;        // until the agent has started
+  UniqueFd ledger_;                  // what one agent writes down for the next: agent/host/records
   UniqueFd spool_;
   std::vector<std::string> binds_;  // what the broker listens on besides the local socket
   std::string address_;

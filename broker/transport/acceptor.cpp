@@ -26,27 +26,37 @@ Acceptor::~Acceptor() {
   for (const UniqueFd& listener : listeners_) reactor_.forget(listener.get());
 }
 
-void Acceptor::listen(const std::string& path) {
+void Acceptor::listen(const std::string& path, UniqueFd kept) {
   const UnixAddress address(path);
-  UniqueFd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!listener || ::bind(listener.get(), address.get(), address.size()) != 0)
-    throw std::system_error(errno, std::generic_category());
-  add(std::move(listener), /*is_tcp=*/false);
+  add(bound(address.get(), address.size(), std::move(kept)), /*is_tcp=*/false);
 }
 
-TcpAddress Acceptor::listen(const TcpAddress& address) {
-  UniqueFd listener(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const int on = 1, off = 0;
-  if (listener) ::setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  // IPv4 comes in by [::] as well.
-  if (listener && address.family() == AF_INET6)
-    ::setsockopt(listener.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-  if (!listener || ::bind(listener.get(), address.get(), address.size()) != 0)
-    throw std::system_error(errno, std::generic_category());
+TcpAddress Acceptor::listen(const TcpAddress& address, UniqueFd kept) {
+  UniqueFd listener = bound(address.get(), address.size(), std::move(kept));
   const auto own = TcpAddress::of_own(listener.get());
   if (!own) throw std::system_error(errno, std::generic_category());
   add(std::move(listener), /*is_tcp=*/true);
   return *own;
+}
+
+UniqueFd Acceptor::bound(const sockaddr* address, socklen_t size, UniqueFd kept) {
+  if (kept) return kept;
+  UniqueFd listener(::socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const int on = 1, off = 0;
+  if (listener && address->sa_family != AF_UNIX)
+    ::setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  // IPv4 comes in by [::] as well.
+  if (listener && address->sa_family == AF_INET6)
+    ::setsockopt(listener.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+  if (!listener || ::bind(listener.get(), address, size) != 0)
+    throw std::system_error(errno, std::generic_category());
+  return listener;
+}
+
+std::vector<int> Acceptor::listeners() const {
+  std::vector<int> descriptors;
+  for (const UniqueFd& listener : listeners_) descriptors.push_back(listener.get());
+  return descriptors;
 }
 
 void Acceptor::add(UniqueFd listener, bool is_tcp) {

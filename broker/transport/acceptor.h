@@ -29,13 +29,17 @@ class Acceptor {
   Acceptor(const Acceptor&) = delete;
   Acceptor& operator=(const Acceptor&) = delete;
 
-  /// Listens at that path, or abstract name; the file gets the mask of the process. Throws
-  /// std::system_error.
-  void listen(const std::string& path);
+  /// Listens at that path, or abstract name; the file gets the mask of the process. `kept`: a
+  /// socket that is bound there already; empty: none. Throws std::system_error.
+  void listen(const std::string& path, UniqueFd kept);
   /// Returns where it listens, with the port that the kernel chose. Throws std::system_error.
-  TcpAddress listen(const TcpAddress& address);
+  TcpAddress listen(const TcpAddress& address, UniqueFd kept);
+  /// The listening sockets; they stay ours.
+  std::vector<int> listeners() const;
 
  private:
+  /// A socket that is bound there; `kept`, if there is one.
+  UniqueFd bound(const sockaddr* address, socklen_t size, UniqueFd kept);
   void add(UniqueFd listener, bool is_tcp);
   void watch(int listener, bool is_tcp);
   void accept_all(int listener, bool is_tcp);

@@ -67,11 +67,12 @@ std::string describe_handshake(const ZmtpStream& stream, bool is_local, bool has
 }  // namespace
 
 Result<std::unique_ptr<Listener>> Listener::open(Reactor& reactor,
-                                                 const std::vector<HostAddr>& binds, Limits limits,
+                                                 const std::vector<HostAddr>& binds,
+                                                 KeptListeners& kept, Limits limits,
                                                  Events events) {
   std::unique_ptr<Listener> listener(new Listener(reactor, limits, std::move(events)));
   for (const HostAddr& address : binds) {
-    if (auto bound = listener->bind(address); !bound) return fail(bound.error());
+    if (auto bound = listener->bind(address, kept); !bound) return fail(bound.error());
   }
   return listener;
 }
@@ -87,10 +88,10 @@ void Listener::set_keys(const KeyPair& keys) {
   router_.end_tcp("has to come again, as this host has a new key");
 }
 
-Result<void> Listener::bind(const HostAddr& address) {
+Result<void> Listener::bind(const HostAddr& address, KeptListeners& kept) {
   switch (address.transport()) {
-    case Transport::unix_socket: return bind_unix(address);
-    case Transport::tcp: return bind_tcp(address);
+    case Transport::unix_socket: return bind_unix(address, kept);
+    case Transport::tcp: return bind_tcp(address, kept);
     case Transport::local: break;
   }
   return fail(ErrorCode::configuration_error,
@@ -99,23 +100,26 @@ Result<void> Listener::bind(const HostAddr& address) {
                   "tcp: addresses");
 }
 
-Result<void> Listener::bind_unix(const HostAddr& address) {
+Result<void> Listener::bind_unix(const HostAddr& address, KeptListeners& kept) {
   if (address.is_any()) {
     auto folder = PrivateFolder::make();
     if (!folder) return fail(folder.error());
     folders_.push_back(std::move(*folder));
     const auto concrete = HostAddr::parse("unix:" + folders_.back().path() + "/bus");
-    if (concrete) return bind_unix(*concrete);
+    if (concrete) return bind_unix(*concrete, kept);
     return fail(concrete.error().within("a unix socket among the temporary files (TMPDIR)"));
   }
   const std::string path(address.path());
-  if (auto cleared = clear_unix_path(path); !cleared) return cleared;
   try {
+    UniqueFd former = kept.take(UnixAddress(path));
+    if (!former) {
+      if (auto cleared = clear_unix_path(path); !cleared) return cleared;
+    }
     // Abstract names are no files; and the mask is that of the whole process, which in local mode
     // is not the broker's own.
     std::optional<PrivateFiles> private_files;
     if (!path.starts_with('@')) private_files.emplace();
-    router_.listen(path);
+    router_.listen(path, std::move(former));
   } catch (const std::system_error& error) {
     return fail(ErrorCode::io_error,
                 "cannot listen on " + address.to_string() + ": " + error.what());
@@ -125,12 +129,12 @@ Result<void> Listener::bind_unix(const HostAddr& address) {
   return {};
 }
 
-Result<void> Listener::bind_for_procs(const HostAddr& address) {
+Result<void> Listener::bind_for_procs(const HostAddr& address, KeptListeners& kept) {
   if (address.transport() != Transport::unix_socket || address.is_any())
     return fail(
         ErrorCode::configuration_error,
         address.to_string() + ": procs of other users connect by a unix socket with a path");
-  if (auto bound = bind_unix(address); !bound) return bound;
+  if (auto bound = bind_unix(address, kept); !bound) return bound;
   addresses_.pop_back();
   const std::string path(address.path());
   if (!path.starts_with('@') && ::chmod(path.c_str(), 0666) != 0)
@@ -139,7 +143,7 @@ Result<void> Listener::bind_for_procs(const HostAddr& address) {
   return {};
 }
 
-Result<void> Listener::bind_tcp(const HostAddr& address) {
+Result<void> Listener::bind_tcp(const HostAddr& address, KeptListeners& kept) {
   // Blocks for a name, but at the start only.
   const auto endpoints = resolve_now(address);
   if (!endpoints) return fail(endpoints.error().within("cannot listen on " + address.to_string()));
@@ -147,7 +151,7 @@ Result<void> Listener::bind_tcp(const HostAddr& address) {
     const auto literal = HostAddr::parse(endpoints->front());
     const auto wanted = literal ? TcpAddress::of(*literal) : std::nullopt;
     if (!wanted) throw std::system_error(EADDRNOTAVAIL, std::generic_category());
-    const TcpAddress bound = router_.listen(*wanted);
+    const TcpAddress bound = router_.listen(*wanted, kept.take(*wanted));
     auto concrete = HostAddr::tcp(bound.host(), bound.port());
     if (!concrete) return fail(concrete.error().within("listening on " + address.to_string()));
     addresses_.push_back(*concrete);

@@ -12,6 +12,7 @@
 #include <zmq.hpp>
 
 #include "broker/peers/peer.h"
+#include "broker/transport/kept_listeners.h"
 #include "broker/transport/stream_router.h"
 #include "broker/transport/unix_socket.h"
 #include "common/base/log.h"
@@ -76,21 +77,24 @@ class Listener {
   };
 
   /// Binds all of them, tcp without keys, until set_keys(). Unix sockets are made with mode 0700.
-  /// Errors: io_error, configuration_error, naming the address.
+  /// Sockets of `kept` that are bound there already are used instead. Errors: io_error,
+  /// configuration_error, naming the address.
   static Result<std::unique_ptr<Listener>> open(Reactor& reactor,
-                                                const std::vector<HostAddr>& binds, Limits limits,
-                                                Events events);
+                                                const std::vector<HostAddr>& binds,
+                                                KeptListeners& kept, Limits limits, Events events);
   ~Listener();
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
   /// Binds a unix socket for every user that reaches its folder; addresses() does not have it.
   /// Errors: as open().
-  Result<void> bind_for_procs(const HostAddr& address);
+  Result<void> bind_for_procs(const HostAddr& address, KeptListeners& kept);
 
   /// The addresses that are served, in the order of `binds`, concrete: with the ports and paths
   /// that were chosen.
   const std::vector<HostAddr>& addresses() const noexcept { return addresses_; }
+  /// The listening sockets; they stay ours.
+  std::vector<int> listeners() const { return router_.listeners(); }
   /// Sends the parts of the frame, which are moved from when it returns `yes`.
   Sent send(ConnectionId to, Frame& frame);
   /// The same for the last that it is to hear: behind whatever is left to leave.
@@ -113,9 +117,9 @@ class Listener {
 
  private:
   Listener(Reactor& reactor, Limits limits, Events events);
-  Result<void> bind(const HostAddr& address);
-  Result<void> bind_unix(const HostAddr& address);
-  Result<void> bind_tcp(const HostAddr& address);
+  Result<void> bind(const HostAddr& address, KeptListeners& kept);
+  Result<void> bind_unix(const HostAddr& address, KeptListeners& kept);
+  Result<void> bind_tcp(const HostAddr& address, KeptListeners& kept);
   StreamRouter::Events router_events();
   void on_router_ended(ConnectionId id, const ZmtpStream& stream);
 

@@ -65,11 +65,17 @@ class StreamRouter {
   StreamRouter(const StreamRouter&) = delete;
   StreamRouter& operator=(const StreamRouter&) = delete;
 
-  /// Listens at that path, or abstract name; the file gets the mask of the process. Throws
-  /// std::system_error.
-  void listen(const std::string& path) { acceptor_.listen(path); }
+  /// Listens at that path, or abstract name; the file gets the mask of the process. `kept`: a
+  /// socket that is bound there already; empty: none. Throws std::system_error.
+  void listen(const std::string& path, UniqueFd kept = {}) {
+    acceptor_.listen(path, std::move(kept));
+  }
   /// Returns where it listens. Throws std::system_error.
-  TcpAddress listen(const TcpAddress& address) { return acceptor_.listen(address); }
+  TcpAddress listen(const TcpAddress& address, UniqueFd kept = {}) {
+    return acceptor_.listen(address, std::move(kept));
+  }
+  /// The listening sockets; they stay ours.
+  std::vector<int> listeners() const { return acceptor_.listeners(); }
   /// Connections over tcp that come from now on have this key; nothing: they have none.
   void set_keys(std::optional<CurveKeyPair> keys) { keys_ = std::move(keys); }
   /// Ends all connections over tcp.

@@ -150,7 +150,11 @@ MAY = {
 NARROW = {
     "agent/proc": {"agent/os/process_link.h"},
     "agent/proc/runtime": {"agent/os/process_link.h"},
-    "broker": {"agent/os/daemon_protection.h", "agent/os/warden_end.h"},
+    "broker": {
+        "agent/os/daemon_protection.h",
+        "agent/os/lifeline.h",
+        "agent/os/warden_end.h",
+    },
     "client/src/launch": {"agent/warden/warden.h"},
     "client/src/proc_mesh": {"agent/os/process_link.h"},
     "cli/support": {"agent/warden/warden.h"},

@@ -47,6 +47,8 @@ class Connection {
   Result<void> wait_up(std::chrono::milliseconds deadline) const;
   /// As GatewayStatus::self().
   std::string self() const { return gateway_.status().self(); }
+  /// As GatewayStatus::losses().
+  std::uint64_t losses() const { return gateway_.status().losses(); }
   /// Asks; `get()` on what is returned waits, for `deadline` at most.
   template <typename NativeBody>
   Answer ask(const Destination& to, NativeBody body, std::chrono::milliseconds deadline) {

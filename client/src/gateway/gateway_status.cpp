@@ -19,6 +19,11 @@ std::string GatewayStatus::self() const {
   return self_;
 }
 
+std::uint64_t GatewayStatus::losses() const {
+  const std::lock_guard lock(mutex_);
+  return losses_;
+}
+
 Error GatewayStatus::explain(const Error& error) const {
   const std::lock_guard lock(mutex_);
   if (is_up_ || error.code() != ErrorCode::timeout) return error;
@@ -43,6 +48,7 @@ bool GatewayStatus::set_up(std::string self) {
 void GatewayStatus::set_down(const std::string& reason) {
   const std::lock_guard lock(mutex_);
   is_up_ = false;
+  ++losses_;
   problem_ = reason;
 }
 

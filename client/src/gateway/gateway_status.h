@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -21,6 +22,8 @@ class GatewayStatus {
   Result<void> wait_up(std::chrono::milliseconds deadline) const;
   /// The ProcId of this launcher as agents know it. Empty before the first registration.
   std::string self() const;
+  /// How often the connection to the broker was lost.
+  std::uint64_t losses() const;
   /// Adds to a timeout that there is no connection to the broker, if so.
   Error explain(const Error& error) const;
 
@@ -40,6 +43,7 @@ class GatewayStatus {
   std::string self_;
   std::string problem_;
   std::optional<Error> refusal_;
+  std::uint64_t losses_ = 0;
   bool is_up_ = false;
   bool is_closed_ = false;
 };

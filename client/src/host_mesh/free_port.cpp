@@ -1,3 +1,4 @@
+#include "client/src/context/ask_agent.h"
 #include "client/src/context/check_owner.h"
 #include "client/src/host_mesh/host_mesh_impl.h"
 #include "wire/lifecycle_generated.h"
@@ -6,8 +7,10 @@ namespace meshbus {
 
 Result<std::uint16_t> ask_free_port(Connection& connection, const HostAddr& host,
                                     std::chrono::milliseconds deadline) {
+  const auto end = std::chrono::steady_clock::now() + deadline;
   const auto answer =
-      connection.ask(Destination::to_agent(host), wire::GetFreePortT(), deadline).get();
+      await_agent(connection, host, wire::GetFreePortT(),
+                  connection.ask(Destination::to_agent(host), wire::GetFreePortT(), deadline), end);
   if (!answer)
     return fail(answer.error().within("host " + host.to_string() + ": asking for a free port"));
   const auto* const port = answer->body_as<wire::FreePort>();

@@ -8,6 +8,7 @@
 
 #include "client/src/base/time_left.h"
 #include "client/src/base/wire_reports.h"
+#include "client/src/context/ask_agent.h"
 #include "client/src/context/check_owner.h"
 #include "client/src/host_mesh/gateway_search.h"
 #include "client/src/host_mesh/host_mesh_impl.h"
@@ -52,12 +53,8 @@ std::vector<HostReport> ask_hosts(Connection& connection, const std::vector<Host
     answers.push_back(connection.ask(Destination::to_agent(host), wire::GetHostT(), deadline));
   std::vector<HostReport> reports;
   for (std::size_t i = 0; i < hosts.size(); ++i) {
-    auto answer = answers[i].get();
-    // Our broker thought of an earlier life of that host, and has met the present one now. To ask
-    // is harmless, so it is asked again.
-    if (!answer && answer.error().code() == ErrorCode::link_lost)
-      answer =
-          connection.ask(Destination::to_agent(hosts[i]), wire::GetHostT(), left_until(end)).get();
+    const auto answer =
+        await_agent(connection, hosts[i], wire::GetHostT(), std::move(answers[i]), end);
     HostReport report;
     report.host = hosts[i];
     if (!answer) {

@@ -47,6 +47,7 @@ Result<void> RanksStart::order() {
   if (stop_.stop_requested()) return given_up(nullptr);
   const auto& hosts = monitor_.mesh().hosts();
   std::map<std::uint64_t, Connection::Answer> answers;
+  losses_ = connection_.losses();
   const auto limit = core_.config().duration(keys::spawn_idle);
   for (std::uint64_t host = first_.host; host < hosts.size(); ++host) {
     const auto block = monitor_.mesh().block_of(host).value_or(RankBlock{});
@@ -84,8 +85,7 @@ Result<ControlMessage> RanksStart::await(std::uint64_t host, Connection::Answer 
   auto got = answer.get();
   const auto limit = core_.config().duration(keys::spawn_idle);
   const auto end = Clock::now() + limit;
-  while (!got && got.error().code() == ErrorCode::would_block && Clock::now() < end &&
-         !stop_.stop_requested()) {
+  while (!got && may_ask_again(got.error()) && Clock::now() < end && !stop_.stop_requested()) {
     monitor_.progress().wait([](const RankTable&) { return false; }, kAskAgain);
     auto message = recipe_.make(connection_, monitor_, host,
                                 monitor_.mesh().block_of(host).value_or(RankBlock{}));
@@ -95,6 +95,14 @@ Result<ControlMessage> RanksStart::await(std::uint64_t host, Connection::Answer 
               .get();
   }
   return got;
+}
+
+bool RanksStart::may_ask_again(const Error& error) {
+  if (error.code() == ErrorCode::would_block) return true;
+  // Our own broker has gone, and another one is on its way: the order may have been lost with it.
+  // An agent that has heard it leaves the ranks as they are.
+  const auto before = std::exchange(losses_, connection_.losses());
+  return error.code() == ErrorCode::fate_unknown && before != losses_;
 }
 
 Result<void> RanksStart::wait_ready() {

@@ -90,6 +90,28 @@ TEST_CASE("chaos: a job on hosts that `run` started outlives their brokers, too"
   CHECK(launcher.wait_exit(in_time) == ExitStatus::exited(0));
 }
 
+TEST_CASE("chaos: who comes while the broker is away waits, and is served by the next one") {
+  for (const Words& options : {Words{}, Words{"--insecure", "--bind", "tcp:127.0.0.1:0"}}) {
+    StandingHost host(options);
+    CAPTURE(host.address());
+    const pid_t warden = host.roles().warden;
+    pid_t broker = host.roles().broker;
+    // The second restart comes later than the first one, the third one later still.
+    for (int i = 0; i < 5; ++i) {
+      REQUIRE(::kill(broker, SIGKILL) == 0);
+      broker = wait_for_broker(warden, broker);
+    }
+    REQUIRE(::kill(broker, SIGKILL) == 0);
+    REQUIRE(wait_until([&] { return !find_roles(warden); }, in_time));
+    Process ps(cli({"ps", "--hosts", host.address(), "--timeout", "10s"}));
+    Process job(cli({"run", "--hosts", host.address(), "--", "true"}));
+    CHECK(ps.wait_exit(in_time) == ExitStatus::exited(0));
+    CHECK(job.wait_exit(in_time) == ExitStatus::exited(0));
+    INFO(ps.describe(), job.describe());
+    CHECK(wait_for_broker(warden, broker) > 0);
+  }
+}
+
 TEST_CASE("chaos: the user of a host can neither dump nor read its roles") {
   if (::geteuid() != 0) {
     MESSAGE("not root: files in /proc of a host of ours would not tell the difference");
