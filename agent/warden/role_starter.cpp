@@ -19,7 +19,7 @@ namespace {
 /// A broker has a few addresses. Others are bound anew when it is restarted.
 constexpr std::size_t kMostListeners = 32;
 
-/// Of a socket: no other one has it.
+/// The number of a socket, which no other one has.
 ino_t inode_of(const UniqueFd& socket) {
   struct stat info{};
   return ::fstat(socket.get(), &info) == 0 ? info.st_ino : 0;

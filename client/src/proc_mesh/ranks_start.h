@@ -70,7 +70,7 @@ class RanksStart {
   MeshMonitor& monitor_;
   SpawnRecipe& recipe_;
   const std::stop_token stop_;
-  /// Of the connection, when something was asked last.
+  /// Connection::losses() when something was asked last.
   std::uint64_t losses_ = 0;
   const First first_;
   RestartOrders::Messages sent_;
