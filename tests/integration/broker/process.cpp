@@ -46,7 +46,8 @@ struct Warden {
     argv.insert(argv.end(), flags.begin(), flags.end());
     return Process(argv, {.inherit = {other_end.get(), secret.get()}});
   }
-  /// The next text of the broker but its release; empty at the end.
+  /// The next text of the broker but its release, and what comes with its listening sockets; empty
+  /// at the end.
   std::string hear() {
     other_end.reset();
     std::string text(4096, '\0');
@@ -54,8 +55,13 @@ struct Warden {
     ::setsockopt(lifeline.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     const auto size = ::recv(lifeline.get(), text.data(), text.size(), 0);
     text.resize(static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
-    if (!text.starts_with("release ")) return text;
-    release = text.substr(8);
+    if (text.starts_with("release ")) {
+      release = text.substr(8);
+    } else if (text == "listener") {
+      ++num_listeners;
+    } else {
+      return text;
+    }
     return hear();
   }
   void say(const std::string& text) {
@@ -64,6 +70,7 @@ struct Warden {
 
   UniqueFd lifeline, other_end, secret;
   std::string release;
+  std::size_t num_listeners = 0;
 };
 
 }  // namespace
@@ -139,6 +146,7 @@ TEST_CASE(
   Warden warden;
   Process broker = warden.start({"--bind", "unix:" + path});
   CHECK(warden.hear() == "ready unix:" + path);
+  CHECK(warden.num_listeners == 1);
   launcher->up();
   proc->up();
   CHECK(launcher->call(proc->address(), "again") == "re: again");
