@@ -92,6 +92,7 @@ void Helper::run(Proc& proc) {
 void Helper::begin_attempt(std::uint64_t attempt) {
   attempt_ = attempt;
   fences_ = 0;
+  has_told_begun_ = false;
   pmi1_ = std::make_unique<Pmi1Server>(layout_, options_.host);
 }
 
@@ -119,6 +120,7 @@ Result<std::vector<std::string>> Helper::on_hello(const RankHello& hello) {
 void Helper::on_line(const RankHello& hello, std::string_view line) {
   if (hello.attempt != attempt_) return;
   const auto outcome = pmi1_->on_line(hello.rank, line);
+  if (pmi1_->has_begun(hello.rank)) tell({.kind = Notice::Kind::begun, .rank = hello.rank});
   carry_out(outcome);
   if (!outcome.aborts) return;
   if (const auto killed = door_.kill(hello.rank); !killed)
@@ -141,9 +143,12 @@ void Helper::on_end(const RankHello& hello) {
   if (hello.attempt != attempt_) return;
   if (pmi1_->is_inside(hello.rank) || (service_ && service_->is_inside(hello.rank)))
     tell({.kind = Notice::Kind::unfinalized, .rank = hello.rank});
+  else if (!pmi1_->has_begun(hello.rank) && !(service_ && service_->has_begun(hello.rank)))
+    tell({.kind = Notice::Kind::never_begun, .rank = hello.rank});
 }
 
-void Helper::tell(Notice notice) const {
+void Helper::tell(Notice notice) {
+  if (notice.kind == Notice::Kind::begun && std::exchange(has_told_begun_, true)) return;
   notice.attempt = attempt_;
   const auto line = notice.to_line();
   [[maybe_unused]] const auto n = ::write(STDOUT_FILENO, line.data(), line.size());

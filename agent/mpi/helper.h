@@ -52,8 +52,8 @@ class Helper {
   void on_letter(std::uint64_t from, Letter letter);
   void carry_out(const Pmi1Server::Outcome& outcome);
   void send(const std::vector<std::uint64_t>& to, const Letter& letter);
-  /// The launcher, by a line on stdout.
-  void tell(Notice notice) const;
+  /// The launcher, by a line on stdout. Of the ranks that have begun it hears of one.
+  void tell(Notice notice);
   void begin_attempt(std::uint64_t attempt);
 
   HelperOptions options_;
@@ -67,6 +67,7 @@ class Helper {
   std::unique_ptr<Pmi1Server> pmi1_;
   std::uint64_t attempt_ = 0;
   std::uint64_t fences_ = 0;
+  bool has_told_begun_ = false;  ///< In this attempt.
   Proc* proc_ = nullptr;
 };
 

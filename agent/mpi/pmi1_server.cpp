@@ -41,6 +41,7 @@ Pmi1Server::Outcome Pmi1Server::on_line(std::uint64_t rank, std::string_view lin
   const auto command = field(line, "cmd");
   if (command == "init") {
     inside_.insert(rank);
+    begun_.insert(rank);
     return say("cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0");
   }
   if (command == "get_maxes") return say("cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=1024");

@@ -37,6 +37,8 @@ class Pmi1Server {
   Outcome on_fence(std::string_view values);
   /// Whether that rank has called MPI_Init, and not MPI_Finalize.
   bool is_inside(std::uint64_t rank) const { return inside_.contains(rank); }
+  /// Whether that rank has called MPI_Init.
+  bool has_begun(std::uint64_t rank) const { return begun_.contains(rank); }
 
  private:
   Outcome put(std::uint64_t rank, std::string_view line);
@@ -50,6 +52,7 @@ class Pmi1Server {
   std::string fresh_;  ///< Put since the last barrier: key, NUL, value, NUL, and so on.
   std::set<std::uint64_t> waiting_;
   std::set<std::uint64_t> inside_;
+  std::set<std::uint64_t> begun_;
 };
 
 }  // namespace meshbus::mpi

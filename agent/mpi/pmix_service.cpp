@@ -116,6 +116,7 @@ Result<void> PmixService::begin_attempt(std::uint64_t attempt) {
   {
     const std::lock_guard lock(mutex_);
     inside_.clear();
+    begun_.clear();
   }
   const auto& layout = parts_.layout;
   const auto block = layout.block_of(parts_.host);
@@ -212,13 +213,24 @@ bool PmixService::is_inside(std::uint64_t rank) const {
   return inside_.contains(rank);
 }
 
-void PmixService::on_inside(std::uint64_t rank, bool is_inside) {
+bool PmixService::has_begun(std::uint64_t rank) const {
   const std::lock_guard lock(mutex_);
-  if (is_inside) {
+  return begun_.contains(rank);
+}
+
+void PmixService::on_inside(std::uint64_t rank, bool is_inside) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!is_inside) {
+      inside_.erase(rank);
+      return;
+    }
     inside_.insert(rank);
-  } else {
-    inside_.erase(rank);
+    begun_.insert(rank);
   }
+  parts_.reactor.post([this, notice = Notice{.kind = Notice::Kind::begun, .rank = rank}] {
+    parts_.notify(notice);
+  });
 }
 
 void PmixService::on_abort(std::uint64_t rank, int code, std::string text) {

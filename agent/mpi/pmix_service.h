@@ -23,6 +23,7 @@ class PmixService final : public RankService, private PmixHost {
 
   Result<std::vector<std::string>> environment(std::uint64_t rank, std::uint64_t attempt) override;
   bool is_inside(std::uint64_t rank) const override;
+  bool has_begun(std::uint64_t rank) const override;
   void on_letter(std::uint64_t from, Letter letter) override;
 
  private:
@@ -58,6 +59,7 @@ class PmixService final : public RankService, private PmixHost {
   std::uint64_t next_request_ = 0;
   mutable std::mutex mutex_;
   std::set<std::uint64_t> inside_;  ///< Guarded by mutex_.
+  std::set<std::uint64_t> begun_;   ///< Guarded by mutex_.
 };
 
 }  // namespace meshbus::mpi

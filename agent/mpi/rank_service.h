@@ -42,6 +42,8 @@ class RankService {
                                                        std::uint64_t attempt) = 0;
   /// Whether that rank has called MPI_Init, and not MPI_Finalize.
   virtual bool is_inside(std::uint64_t rank) const = 0;
+  /// Whether that rank has called MPI_Init in this attempt.
+  virtual bool has_begun(std::uint64_t rank) const = 0;
   /// `ask` or `answer` of another host's service.
   virtual void on_letter(std::uint64_t from, Letter letter) = 0;
 };

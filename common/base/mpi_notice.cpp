@@ -7,7 +7,8 @@
 namespace meshbus::mpi {
 namespace {
 
-constexpr auto kWords = std::to_array<std::string_view>({"abort", "refused", "unfinalized"});
+constexpr auto kWords =
+    std::to_array<std::string_view>({"abort", "refused", "unfinalized", "begun", "never_begun"});
 constexpr std::string_view kMark = "meshbus-mpi: ";
 
 std::string_view next_word(std::string_view& rest) {

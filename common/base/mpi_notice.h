@@ -13,6 +13,8 @@ struct Notice {
     abort,        ///< The rank called MPI_Abort with `code`.
     refused,      ///< The rank called what `text` names, which cannot be had: the job would hang.
     unfinalized,  ///< The rank has ended between MPI_Init and MPI_Finalize.
+    begun,        ///< The rank has called MPI_Init, as the first one of its host.
+    never_begun,  ///< The rank has ended without having called MPI_Init.
   };
   Kind kind = Kind::abort;
   std::uint64_t rank = 0;

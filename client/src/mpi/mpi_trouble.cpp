@@ -23,7 +23,12 @@ MpiTrouble::Verdict MpiTrouble::verdict_of(const Notice& notice) {
       return {code, notice.rank,
               "rank " + rank + " called " + notice.text + ", which --mpi does not have",
               /*is_before_the_end=*/true};
-    case Notice::Kind::unfinalized: break;
+    case Notice::Kind::never_begun:
+      return {1, notice.rank,
+              "rank " + rank +
+                  " ended with exit 0 and has not called MPI_Init, where the others wait for it"};
+    case Notice::Kind::unfinalized:
+    case Notice::Kind::begun: break;
   }
   return {1, notice.rank,
           "rank " + rank +
@@ -34,13 +39,21 @@ MpiTrouble::Verdict MpiTrouble::verdict_of(const Notice& notice) {
 std::optional<MpiTrouble::Verdict> MpiTrouble::decide(const std::vector<RankReport>& ranks,
                                                       bool may_restart) {
   if (cause_) return cause_;
+  // Those that are in MPI_Init wait for all others.
+  const auto is_waited_for = [&](const Notice& late) {
+    return std::any_of(notices_.begin(), notices_.end(), [&](const Notice& notice) {
+      return notice.kind == Notice::Kind::begun && notice.attempt == late.attempt &&
+             notice.rank < ranks.size() && !ranks[notice.rank].is_terminal();
+    });
+  };
   const auto is_reason = [&](const Notice& notice) {
-    if (notice.rank >= ranks.size()) return false;
+    if (notice.rank >= ranks.size() || notice.kind == Notice::Kind::begun) return false;
     const auto& rank = ranks[notice.rank];
     // What an attempt before has said is answered by its restart.
     if (rank.restarts != notice.attempt) return false;
     if (notice.kind == Notice::Kind::refused) return true;
     if (notice.kind == Notice::Kind::abort) return !may_restart;
+    if (notice.kind == Notice::Kind::never_begun && !is_waited_for(notice)) return false;
     // A rank that has failed speaks for itself, and one that was stopped did what it was told.
     return rank.is_terminal() && !rank.is_failure() && rank.step == StopStep::none &&
            !rank.is_restarting;

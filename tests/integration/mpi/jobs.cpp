@@ -54,6 +54,18 @@ void check_ends(const std::string& library) {
             .find("first cause: rank 2 ended with exit 0 between MPI_Init and "
                   "MPI_Finalize") != std::string::npos);
 
+  // Neither does that of one that never joins the others.
+  finished = run_job_of(hosts, {"sh", "-c", "[ $RANK = 1 ] && exit 0; exec " + ring.path()});
+  CAPTURE(finished.err);
+  CHECK(finished.status == ExitStatus::exited(1));
+  CHECK(last_line(finished.err)
+            .find("first cause: rank 1 ended with exit 0 and has not called MPI_Init") !=
+        std::string::npos);
+  // Programs that call it nowhere are no jobs that hang.
+  finished = run_job_of(hosts, {"true"});
+  CAPTURE(finished.err);
+  CHECK(finished.status == ExitStatus::exited(0));
+
   finished = run_job_of(hosts, {ring.path(), "kill", "1", "9"});
   CAPTURE(finished.err);
   CHECK(finished.status == ExitStatus::exited(137));

@@ -77,6 +77,29 @@ TEST_CASE("mpi_trouble: which notice ends a job") {
   CHECK(verdict->rank == 1);
 }
 
+TEST_CASE(
+    "mpi_trouble: a rank that never calls MPI_Init ends the job when another one waits there") {
+  std::vector<RankReport> ranks(3);
+  for (std::uint64_t rank = 0; rank < 3; ++rank) {
+    ranks[rank].rank = rank;
+    ranks[rank].state = ProcState::ready;
+  }
+  MpiTrouble trouble;
+  trouble.add({.kind = Notice::Kind::never_begun, .rank = 1});
+  ranks[1].state = ProcState::stopped;
+  CHECK_FALSE(trouble.decide(ranks, false));  // Nobody waits.
+  trouble.add({.kind = Notice::Kind::begun, .rank = 2});
+  ranks[2].state = ProcState::stopped;
+  CHECK_FALSE(trouble.decide(ranks, false));  // Nobody waits any more.
+  ranks[2].state = ProcState::ready;
+  const auto verdict = trouble.decide(ranks, false);
+  REQUIRE(verdict);
+  CHECK(verdict->rank == 1);
+  CHECK(verdict->code == 1);
+  CHECK(verdict->words ==
+        "rank 1 ended with exit 0 and has not called MPI_Init, where the others wait for it");
+}
+
 TEST_CASE("mpi_trouble: an abort is named with its code, and never exits with 0") {
   const std::vector<RankReport> ranks(4);
   MpiTrouble trouble;
