@@ -140,6 +140,12 @@ void HostMetrics::on_host(const wire::HostStateT& host, std::chrono::nanoseconds
   metrics_.follow({"meshbus_host_requests_refused_total",
                    "Requests to the host agent whose sender's role was too low."},
                   host.incarnation, host.refused);
+  const bool is_drained =
+      std::any_of(host.drains.begin(), host.drains.end(),
+                  [](const auto& drain) { return drain->mesh.empty() && drain->owner.empty(); });
+  metrics_.set({"meshbus_host_drained",
+                "1: the host is drained of all meshes, or is being drained, and starts nothing."},
+               is_drained ? 1 : 0);
   if (host.counters == nullptr) return;
   const wire::HostCountersT& counters = *host.counters;
   metrics_.set({"meshbus_host_meshes", "Meshes that the host remembers, the ended ones included."},

@@ -8,6 +8,7 @@
 #include "cli/run/run_report.h"
 #include "cli/run/say.h"
 #include "common/base/quantity.h"
+#include "common/config/config.h"
 
 namespace meshbus::cli {
 namespace {
@@ -75,6 +76,7 @@ Result<void> JobHosts::find(const RunArguments& arguments) {
       return fail(ErrorCode::configuration_error, "--set takes KEY=VALUE, not '" + setting + "'");
     options.settings.emplace_back(setting.substr(0, equals), setting.substr(equals + 1));
   }
+  if (const auto config = load_config(arguments.settings); !config) return fail(config.error());
   auto context = Context::create(std::move(options));
   if (!context) return fail(context.error());
   context_ = std::make_unique<Context>(std::move(*context));

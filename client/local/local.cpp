@@ -143,6 +143,7 @@ class LocalAllocator final : public Allocator {
     auto sources = ConfigSources::of_process();
     sources.flags.assign(core->options().settings.begin(), core->options().settings.end());
     sources.flags.insert(sources.flags.end(), options_.settings.begin(), options_.settings.end());
+    sources.flags_name = "ContextOptions::settings";
     const auto config = Config::load(std::move(sources));
     if (!config) return fail(config.error());
     LocalHost::Options each{.config = *config, .keeper = {.programs = programs_}};

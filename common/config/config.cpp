@@ -264,7 +264,7 @@ Result<void> Config::resolve() {
   const ConfigSources& from = sources_;
   std::array<Result<Layer>, 7> layers = {
       layer_of("test", from.test, "test override", Unknown::is_error, warnings_),
-      layer_of("flag", from.flags, "flag --set", Unknown::is_error, warnings_),
+      layer_of("flag", from.flags, from.flags_name, Unknown::is_error, warnings_),
       layer_of_environment(from.environment, warnings_),
       layer_of("runtime", from.runtime, "set at run time", Unknown::is_error, warnings_),
       layer_of("file " + file_path_, file_, "file " + file_path_, Unknown::is_error, warnings_),

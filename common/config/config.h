@@ -24,8 +24,9 @@ Result<Setting> parse_setting(std::string_view text);
 /// Where settings come from; the file is found by way of the environment (Config::load). Within one
 /// list the last one wins.
 struct ConfigSources {
-  std::vector<Setting> test = {};   ///< Overrides everything; for tests.
-  std::vector<Setting> flags = {};  ///< `--set key=value`, and flags that stand for a key.
+  std::vector<Setting> test = {};         ///< Overrides everything; for tests.
+  std::vector<Setting> flags = {};        ///< `--set key=value`, and flags that stand for a key.
+  std::string flags_name = "flag --set";  ///< Where `flags` are from, for messages.
   std::map<std::string, std::string> environment =
       {};  ///< MESHBUS_*, and HOME and XDG_CONFIG_HOME for finding the file.
   std::vector<Setting> runtime =

@@ -21,6 +21,7 @@ ContextCore::ContextCore(ContextOptions options, Config config)
 Result<std::shared_ptr<ContextCore>> ContextCore::create(ContextOptions options) {
   auto sources = ConfigSources::of_process();
   sources.flags.assign(options.settings.begin(), options.settings.end());
+  sources.flags_name = "ContextOptions::settings";
   sources.snapshot.assign(options.inherited.begin(), options.inherited.end());
   auto config = Config::load(std::move(sources));
   if (!config) return fail(config.error());

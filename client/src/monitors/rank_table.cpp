@@ -1,6 +1,7 @@
 #include "client/src/monitors/rank_table.h"
 
 #include <algorithm>
+#include <map>
 
 #include "client/src/base/wire_reports.h"
 #include "meshbus/point.h"
@@ -364,20 +365,41 @@ std::shared_ptr<const std::vector<RankReport>> RankTable::reports_of(
 
 std::string RankTable::describe(const std::vector<std::uint64_t>& ranks) const {
   constexpr std::size_t in_words = 8;
-  std::string text;
-  for (std::size_t i = 0; i < ranks.size() && i < in_words; ++i) {
-    if (i != 0) text += "; ";
+  struct Alike {
+    std::string first;  // the first of them, whole
+    std::vector<std::uint64_t> others;
+  };
+  std::vector<Alike> groups;
+  std::map<std::string, std::size_t> group_of;  // by words
+  std::vector<std::uint64_t> rest;
+  for (const auto number : ranks) {
     // "unknown" is what a report says; here it means that no word has come since the order was
     // sent.
-    auto report = ranks_[ranks[i]];
+    auto report = ranks_[number];
     if (report.state == ProcState::unknown && report.reason.empty())
       report.reason = "not heard of yet";
-    text += report.describe();
-    if (report.pid != 0 && !report.is_terminal()) text += ", pid " + std::to_string(report.pid);
+    auto words = report.words();
+    if (report.pid != 0 && !report.is_terminal()) words += ", pid " + std::to_string(report.pid);
+    const auto [found, is_new] = group_of.try_emplace(std::move(words), groups.size());
+    if (!is_new) {
+      groups[found->second].others.push_back(number);
+    } else if (groups.size() < in_words) {
+      report.reason = found->first;
+      groups.push_back({report.describe(), {}});
+    } else {
+      group_of.erase(found);
+      rest.push_back(number);
+    }
   }
-  if (ranks.size() > in_words)
-    text += "; and " + std::to_string(ranks.size() - in_words) + " more: ranks " +
-            to_string(to_rank_set({ranks.begin() + in_words, ranks.end()}));
+  std::string text;
+  for (const auto& group : groups) {
+    text += (text.empty() ? "" : "; ") + group.first;
+    if (!group.others.empty())
+      text += "; rank" + std::string(group.others.size() == 1 ? " " : "s ") +
+              to_string(to_rank_set(group.others)) + ": the same";
+  }
+  if (!rest.empty())
+    text += "; and " + std::to_string(rest.size()) + " more: ranks " + to_string(to_rank_set(rest));
   return text;
 }
 

@@ -145,8 +145,8 @@ class RankTable {
   /// Ranks that have been ready, or have exited 0 (a plain proc that was quick).
   std::uint64_t created() const noexcept { return created_; }
   MeshOutcome outcome() const;
-  /// "rank 3 (…) is starting, rank 7 (…) is running": ranks that are not there yet, at most eight
-  /// of them in words. For errors.
+  /// "rank 3 (…): exit 2; ranks 4-6: the same; rank 7 (…): starting": ranks with what is to be said
+  /// of them, at most eight different things. For errors.
   std::string describe(const std::vector<std::uint64_t>& ranks) const;
   /// Their reports, for an error that is about them.
   std::shared_ptr<const std::vector<RankReport>> reports_of(

@@ -73,7 +73,8 @@ TEST_CASE("host_metrics: ranks by state, failures by cause, roles") {
   host.counters->troubles = {6, 1, 2};
   metrics.on_host(host, 3ms);
   metrics.on_roles({.keeper = true, .broker = false, .agent = true, .broker_restarts = 4});
-  const auto text = metrics.render(0s);
+  auto text = metrics.render(0s);
+  CHECK(has_line(text, "meshbus_host_drained 0"));
   CHECK(has_line(text, "meshbus_host_ranks{state=\"ready\"} 3"));
   CHECK(has_line(text, "meshbus_host_ranks{state=\"failed\"} 0"));
   CHECK(has_line(text, "meshbus_host_ranks_started_total 10"));
@@ -86,4 +87,12 @@ TEST_CASE("host_metrics: ranks by state, failures by cause, roles") {
   CHECK(has_line(text, "meshbus_host_role_up{role=\"agent\"} 1"));
   CHECK(has_line(text, "meshbus_host_role_restarts_total{role=\"broker\"} 4"));
   CHECK(has_line(text, "meshbus_host_agent_answer_seconds 0.003"));
+  // A drain of one mesh only leaves the host open for others.
+  host.drains.emplace_back(std::make_unique<wire::DrainT>())->mesh = "train-13Se1Maqzryj";
+  metrics.on_host(host, 3ms);
+  CHECK(has_line(metrics.render(0s), "meshbus_host_drained 0"));
+  host.drains.emplace_back(std::make_unique<wire::DrainT>())->hold = true;
+  metrics.on_host(host, 3ms);
+  text = metrics.render(0s);
+  CHECK(has_line(text, "meshbus_host_drained 1"));
 }

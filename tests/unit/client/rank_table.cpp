@@ -535,6 +535,13 @@ TEST_CASE("rank_table: what is missing is named, with stage and pid, and long li
   CHECK(text.ends_with("and 8 more: ranks 8-15"));
   CHECK(RankTable(mesh_of(1)).describe({0}) ==
         "rank 0 (host=0,gpu=0 on unix:/a): not heard of yet");
+  CHECK(RankTable(mesh_of(4)).describe(all = {0, 1, 2, 5}) ==
+        "rank 0 (host=0,gpu=0 on unix:/a): not heard of yet; ranks 1-2,5: the same");
+  table.apply(kA, make({.rank = 3, .generation = 9, .state = wire::ProcState::killed, .signal = 9}),
+              kStart);
+  CHECK(table.describe({3, 2}) ==
+        "rank 3 (host=0,gpu=3 on unix:/a): killed by SIGKILL; rank 2 (host=0,gpu=2 on unix:/a): "
+        "ready, pid 102");
 }
 
 TEST_CASE(
