@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import lru_cache
 
 import sources
 
@@ -55,18 +56,27 @@ def cache_folder():
     return os.path.join(home, "meshbus", "tidy")
 
 
-def surroundings(build):
+def surroundings():
     """What every answer depends on."""
     digest = hashlib.sha256()
     versions = subprocess.run(["dpkg-query", "-W", *PACKAGES], capture_output=True)
     digest.update(versions.stdout)
     for config in (".clang-tidy", "tests/.clang-tidy"):
         digest.update(sources.text(config).encode())
-    for folder, _, names in sorted(os.walk(os.path.join(build, "schemas", "include"))):
-        for name in sorted(names):
-            with open(os.path.join(folder, name), "rb") as file:
-                digest.update(file.read())
     return digest
+
+
+@lru_cache(maxsize=None)
+def generated(build, header):
+    """{generated header: its text}, of that one (wire/...) and of those that it includes."""
+    path = os.path.join(build, "schemas", "include", header)
+    if not os.path.isfile(path):
+        return {}
+    with open(path, encoding="utf-8") as file:
+        found = {header: file.read()}
+    for name in re.findall(r'^#include "(\w+\.h)"', found[header], re.MULTILINE):
+        found.update(generated(build, f"wire/{name}"))
+    return found
 
 
 def flags_of(entry):
@@ -81,12 +91,15 @@ def flags_of(entry):
     return flags
 
 
-def key(entry, shared):
+def key(entry, shared, build):
     digest = shared.copy()
     path = os.path.relpath(entry["file"], sources.ROOT)
     digest.update("\0".join([path, *flags_of(entry)]).replace(sources.ROOT, "").encode())
     for name in [path, *sorted(sources.reachable(path))]:
-        if os.path.isfile(os.path.join(sources.ROOT, name)):
+        if name.startswith("wire/"):
+            for header, text in sorted(generated(build, name).items()):
+                digest.update(header.encode() + b"\0" + text.encode())
+        elif os.path.isfile(os.path.join(sources.ROOT, name)):
             digest.update(name.encode() + b"\0" + sources.text(name).encode())
     return digest.hexdigest()
 
@@ -154,8 +167,8 @@ def main():
         print(problem)
     cache, use_cache = cache_folder(), os.environ.get("TIDY_CACHE") != "off"
     os.makedirs(cache, exist_ok=True)
-    shared = surroundings(build)
-    keys = {name: key(entry, shared) for name, entry in entries.items()}
+    shared = surroundings()
+    keys = {name: key(entry, shared, build) for name, entry in entries.items()}
     stamp = {name: os.path.join(cache, value) for name, value in keys.items()}
     known = {name for name in entries if use_cache and os.path.exists(stamp[name])}
     for name in known:

@@ -75,13 +75,11 @@ class Counter(meshbus.Actor):
 
 
 class Odd(Exception):
-    """Pickles, but does not unpickle."""
+    """Cannot be called with what it hands on: pickle alone does not bring it back."""
 
     def __init__(self, one, two):
         super().__init__("odd")
-
-    def __reduce__(self):
-        return (Odd, ("only one",))
+        self.sum = one + two
 
 
 class Raiser(meshbus.Actor):
@@ -90,11 +88,17 @@ class Raiser(meshbus.Actor):
         raise Odd(1, 2)
 
     @meshbus.endpoint
-    def unpicklable(self):
+    def local(self):
         class Local(Exception):
             def __reduce__(self):
                 raise TypeError("never")
         raise Local("hidden")
+
+    @meshbus.endpoint
+    def unpicklable(self):
+        error = KeyError("locked")
+        error.lock = threading.Lock()
+        raise error
 
     @meshbus.endpoint
     def returns(self):
@@ -243,13 +247,17 @@ def test_what_cannot_be_pickled_there(counters):
     assert "what Counter.lock returned cannot be pickled" in str(group.value.exceptions[0])
 
 
-def test_exceptions_that_do_not_travel(workers):
+def test_exceptions_that_travel_with_difficulty_or_not_at_all(workers):
     with workers.spawn(Raiser) as raisers:
         one = raisers.slice(host=0, gpu=0)
         with pytest.raises(meshbus.RemoteError, match="Odd: odd") as caught:
             one.odd()
-        assert caught.value.__cause__ is None and "cannot be unpickled" in caught.value.__notes__[0]
+        cause = caught.value.__cause__
+        assert isinstance(cause, Odd) and (str(cause), cause.sum) == ("odd", 3)
         with pytest.raises(meshbus.RemoteError, match="Local: hidden") as caught:
+            one.local()
+        assert str(caught.value.__cause__) == "hidden"
+        with pytest.raises(meshbus.RemoteError, match="KeyError: 'locked'") as caught:
             one.unpicklable()
         assert caught.value.__cause__ is None
         assert isinstance(one.returns()[0], ValueError)

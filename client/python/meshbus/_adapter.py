@@ -169,14 +169,40 @@ def failure_text(error: BaseException, trace: TracebackType | None) -> str:
     return summary if text == summary else f"{summary}\n\n{text}"
 
 
+class _WithoutInit:
+    """Pickles as an exception that is made anew from its arguments and attributes: its class wants
+    other arguments than it hands to `super().__init__()`, so it cannot be called with them."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _made_anew, (type(self.error), self.error.args, vars(self.error))
+
+
+def _made_anew(cls: type[BaseException], args: tuple[Any, ...],
+               attributes: dict[str, Any]) -> BaseException:
+    error = cls.__new__(cls, *args)
+    error.__dict__.update(attributes)
+    return error
+
+
+def _pickled(error: BaseException) -> bytes | None:
+    """None: it cannot travel."""
+    for form in (error, _WithoutInit(error)):
+        try:
+            pickled = b"".join(_wire.dumps(form))
+            _wire.loads(pickled)
+            return pickled
+        except Exception:
+            continue
+    return None
+
+
 def _raised(error: BaseException) -> _wire.Parts:
     """The answer that raises at the caller."""
     summary, text = _texts_of(error, error.__traceback__)
-    try:
-        pickled: bytes | None = b"".join(_wire.dumps(error))
-    except Exception:
-        pickled = None
-    return _wire.dumps((summary, text, pickled), _wire.RAISED)
+    return _wire.dumps((summary, text, _pickled(error)), _wire.RAISED)
 
 
 _NOTHING = _wire.dumps(None)
