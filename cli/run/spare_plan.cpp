@@ -23,7 +23,9 @@ void SparePlan::confirm_end(std::uint64_t host) {
 
 std::uint64_t SparePlan::left() const {
   std::uint64_t unusable = lost_.size();
-  for (const auto host : aside_) unusable += is_lost(host) ? 0 : 1;
+  for (const auto host : aside_) {
+    if (!is_lost(host)) ++unusable;
+  }
   return hosts_ - unusable;
 }
 
