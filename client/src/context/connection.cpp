@@ -49,7 +49,7 @@ Gateway::Events Connection::make_events() {
     return handlers;
   };
   events.on_up_again = [this] { updates_.resync_all(); };
-  events.on_refused = [this](const std::string& reason) { updates_.lose_all(reason); };
+  events.on_refused = [this](const std::string& reason) { updates_.on_refused(reason); };
   events.on_other_host = [this] { close("another host answers there"); };
   events.on_data = [this](const wire::Envelope& envelope, const wire::CallHeader& header,
                           Bytes body) { on_data(envelope, header, body); };

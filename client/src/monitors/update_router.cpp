@@ -191,12 +191,16 @@ void UpdateRouter::lose_all(const std::string& reason) {
   for (const auto& host : hosts_.all()) lose(host, reason);
 }
 
-void UpdateRouter::close(const std::string& reason) {
+void UpdateRouter::on_refused(const std::string& reason) {
   lose_all(reason);
-  meshes_.clear();
   for (const auto& [number, feed] : feeds_) feed->on_closed(reason);
-  feeds_.clear();
   execs_.close(reason);
+}
+
+void UpdateRouter::close(const std::string& reason) {
+  on_refused(reason);
+  meshes_.clear();
+  feeds_.clear();
   actors_.clear();
 }
 

@@ -73,6 +73,8 @@ class UpdateRouter {
   /// The ranks of that host, or all ranks, are lost.
   void lose(const HostAddr& host, const std::string& reason);
   void lose_all(const std::string& reason);
+  /// The broker does not let us in any more: nothing is asked for again.
+  void on_refused(const std::string& reason);
   /// Nothing more will be heard: all that waits fails.
   void close(const std::string& reason);
 

@@ -189,3 +189,26 @@ TEST_CASE(
   StandingHost host({"--bind", "tcp:127.0.0.1:0"}, here);
   CHECK(host.address().starts_with("tcp:127.0.0.1:"));
 }
+
+TEST_CASE("cli: a reader of logs whose key is taken back is told so, and ends") {
+  TempDir dir;
+  make_keys(dir, {"host", "127.0.0.1"});
+  make_keys(dir, {"operator", "alice"});
+  make_keys(dir, {"observer", "eve"});
+  StandingHost host({"--bind", "tcp:127.0.0.1:0"},
+                    {.environment = {{"MESHBUS_KEYS_DIRECTORY", dir.path().string()}}});
+  Process job(cli({"run", "--hosts", host.address(), "--name", "job", "--", "sh", "-c",
+                   "while :; do echo line; sleep 0.05; done"}),
+              as(dir, "alice"));
+  job.wait_for_output("line", in_time);
+  Process logs(cli({"logs", "-f", "job", "--hosts", host.address()}), as(dir, "eve"));
+  logs.wait_for_output("line", in_time);
+  REQUIRE(fs::remove(dir / "authorised/observer/eve.pub"));
+  CHECK(logs.wait_exit(in_time) == ExitStatus::exited(1));
+  INFO(logs.describe());
+  CHECK(has(logs.err(), "does not take the key " + (dir / "eve.key")));
+  // The job is another one's.
+  CHECK(job.is_running());
+  job.send_signal(SIGTERM);
+  CHECK(job.wait_exit(in_time) == ExitStatus::exited(143));
+}
