@@ -205,7 +205,9 @@ void Candidacy::on_acted(Actions& actions, const Claim& claim,
     return;
   }
   host.knows = false;
-  if (answer->number <= number_) return;
+  if (answer->number < number_) return;
+  // It has granted that number, or a later one, to a controller that has no majority. Until we have
+  // a later one still, it takes no orders of ours.
   if (!answer->is_acting || answer->left.count() == 0) {
     wants_later_ = true;
     return;

@@ -114,7 +114,8 @@ class Candidacy {
   std::vector<Host> hosts_;
   Phase phase_ = Phase::watching;
   bool is_acting_ = false;
-  /// A host has granted a later term to another one that does not act: ours has to be later still.
+  /// A host has granted a term to another one that does not act, and it is not earlier than ours:
+  /// ours has to be later still.
   bool wants_later_ = false;
   std::uint64_t number_ = 0;
   std::uint64_t round_ = 0;

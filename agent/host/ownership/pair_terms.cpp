@@ -132,11 +132,12 @@ void PairTerm::take(const Claim& claim, Time now) {
 }
 
 Result<void> PairTerm::check(std::uint64_t incarnation, std::uint64_t number) const {
-  if (holder_ && holder_->incarnation == incarnation && is_acting_) return {};
+  const bool is_its_own = holder_ && holder_->incarnation == incarnation;
+  if (is_its_own && is_acting_) return {};
   // Its claim is under way, or this host has just started.
-  if (!holder_ || number > number_)
+  if (!holder_ || number > number_ || is_its_own)
     return fail(ErrorCode::would_block,
-                "term " + std::to_string(number) + " is not known here yet; claim it first");
+                "term " + std::to_string(number) + " is not known to act here yet; claim it first");
   return fail(ErrorCode::refused, "term " + std::to_string(number) + " is over: term " +
                                       std::to_string(number_) + " is held by " +
                                       holder_->controller.to_string());
