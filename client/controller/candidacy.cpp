@@ -219,6 +219,17 @@ void Candidacy::on_acted(Actions& actions, const Claim& claim,
            now);
 }
 
+Candidacy::Actions Candidacy::host_back(std::size_t host, Time now) const {
+  Actions actions;
+  if (may_act(now))
+    actions.claims.push_back({.host = host,
+                              .number = number_,
+                              .step = TermStep::act,
+                              .renews = hosts_[host].knows,
+                              .sent = now});
+  return actions;
+}
+
 Candidacy::Actions Candidacy::give_up(Time now) {
   Actions actions;
   if (is_acting_) {

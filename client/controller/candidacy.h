@@ -59,6 +59,8 @@ class Candidacy {
 
   /// To be called at next_due(), and whenever.
   Actions turn(Time now);
+  /// A host answers again: it hears at once that we act, if we do.
+  Actions host_back(std::size_t host, Time now) const;
   /// Nothing: no answer came.
   Actions answer(const Claim& claim, const std::optional<HostTerm>& answer, Time now);
   Time next_due() const;

@@ -96,7 +96,11 @@ Controller::Controller(Reactor& reactor, zmq::context_t& context, Options option
                gateway_events()),
       seat_(reactor, gateway_,
             {.pair = options_.pair, .hosts = options_.hosts, .lease = options_.term},
-            [this](const PairNotice& notice) { on_pair(notice); }),
+            {.on_change = [this](const PairNotice& notice) { on_pair(notice); },
+             .on_claimed =
+                 [this](const HostAddr& host, const std::vector<PairFormer>& former) {
+                   act(supervisor_.claimed(host, former, reactor_.now()));
+                 }}),
       subscribers_(reactor, gateway_, supervisor_, seat_, options_.poll),
       handovers_(reactor, gateway_, supervisor_, seat_, handover_options(options_)) {
   for (const auto& host : options_.hosts) agents_.emplace(host_service(host).key(), host);
@@ -235,6 +239,11 @@ void Controller::act(Supervisor::Actions actions) {
   // First what is said, then what is ordered: should this process die between the two, another
   // controller decides anew, and nothing was ordered that nobody heard of.
   say(actions.events);
+  // Before it is asked what it has: it is to name the owner in this term.
+  for (const auto& event : actions.events) {
+    if (event.kind == WatchEvent::Kind::host_back && event.mesh.empty())
+      seat_.on_host_back(event.host);
+  }
   for (const auto& question : actions.questions) ask(question);
   if (actions.is_heartbeat) {
     subscribers_.send_heartbeats();

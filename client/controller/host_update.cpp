@@ -49,7 +49,8 @@ std::optional<OwnerUpdate> to_update(const wire::Ownership* ownership) {
                      .lease = std::chrono::milliseconds(ownership->lease_ms()),
                      .loss = ownership->loss(),
                      .is_gone = ownership->gone(),
-                     .may_restart = ownership->may_restart() && !ownership->gone()};
+                     .may_restart = ownership->may_restart() && !ownership->gone(),
+                     .incarnation = ownership->incarnation()};
   for (flatbuffers::uoffset_t i = 0;
        ownership->stopped() != nullptr && i < ownership->stopped()->size(); ++i) {
     const auto* const block = ownership->stopped()->Get(i);

@@ -31,6 +31,7 @@ struct OwnerUpdate {
   std::optional<RestartPlan> restarts = {};
   /// Ranks there that somebody has stopped: they are not restarted.
   RankSet stopped = {};
+  std::uint64_t incarnation = 0;  ///< The owner's process; 0 = not known.
 };
 
 /// What an agent says about ranks of a mesh.

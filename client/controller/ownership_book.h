@@ -21,9 +21,22 @@ class OwnershipBook {
   const OwnerUpdate* first() const { return owners_.empty() ? nullptr : &owners_.begin()->second; }
   /// Whether one of these names answers for it: some of its hosts say so, and none says anything
   /// else. A mesh that was handed over on some of its hosts only still belongs to its old owner.
-  bool is_owned_by(const std::set<std::string>& names) const {
-    return !owners_.empty() && std::all_of(owners_.begin(), owners_.end(), [&](const auto& entry) {
-      return !entry.second.is_gone && names.contains(entry.second.owner);
+  /// `is_past`: what a host says counts no more, as it names an owner that can do nothing.
+  template <typename IsPast>
+  bool is_owned_by(const std::set<std::string>& names, IsPast is_past) const {
+    return names_any_of(names) &&
+           std::all_of(owners_.begin(), owners_.end(), [&](const auto& entry) {
+             const auto& [host, owner] = entry;
+             if (owner.is_gone) return false;
+             return names.contains(owner.owner) || is_past(host, owner);
+           });
+  }
+  /// Whether one of these is named by a host of which that is true.
+  template <typename IsMeant>
+  bool is_named_on(const std::set<std::string>& names, IsMeant is_meant) const {
+    return std::any_of(owners_.begin(), owners_.end(), [&](const auto& entry) {
+      const auto& [host, owner] = entry;
+      return !owner.is_gone && names.contains(owner.owner) && is_meant(host);
     });
   }
   /// Whether that host names one of these, and not `present`, the last of them.
@@ -34,10 +47,13 @@ class OwnershipBook {
            names.contains(found->second.owner);
   }
   /// Whether some host says that one of these names answers for it.
-  bool names_any_of(const std::set<std::string>& names) const {
-    return std::any_of(owners_.begin(), owners_.end(), [&](const auto& entry) {
+  bool names_any_of(const std::set<std::string>& names) const { return first_of(names) != nullptr; }
+  /// As the first host says that names one of these; null: none does.
+  const OwnerUpdate* first_of(const std::set<std::string>& names) const {
+    const auto found = std::find_if(owners_.begin(), owners_.end(), [&](const auto& entry) {
       return !entry.second.is_gone && names.contains(entry.second.owner);
     });
+    return found == owners_.end() ? nullptr : &found->second;
   }
   /// Whether some host says that nobody answers for it any more.
   bool is_abandoned() const {

@@ -27,14 +27,22 @@ std::uint64_t digest_of(const std::vector<HostAddr>& hosts, milliseconds lease) 
   return digest;
 }
 
+std::vector<PairFormer> former_in(const wire::TermState& state) {
+  std::vector<PairFormer> former;
+  for (flatbuffers::uoffset_t i = 0; state.former() != nullptr && i < state.former()->size(); ++i) {
+    const auto* const member = state.former()->Get(i);
+    former.push_back({.name = member->controller()->str(), .incarnation = member->incarnation()});
+  }
+  return former;
+}
+
 }  // namespace
 
-PairSeat::PairSeat(Reactor& reactor, ControllerGateway& gateway, Options options,
-                   std::function<void(const PairNotice&)> on_change)
+PairSeat::PairSeat(Reactor& reactor, ControllerGateway& gateway, Options options, Events events)
     : reactor_(reactor),
       gateway_(gateway),
       options_(std::move(options)),
-      on_change_(std::move(on_change)),
+      events_(std::move(events)),
       candidacy_({.hosts = each_once(options_.hosts).size(),
                   .lease = options_.lease,
                   .seed = random_u64()},
@@ -77,6 +85,13 @@ void PairSeat::on_up() {
   if (has_pair() && !is_closed_) on_timer();
 }
 
+void PairSeat::on_host_back(const HostAddr& host) {
+  const auto found = std::ranges::find(options_.hosts, host);
+  if (!has_pair() || found == options_.hosts.end()) return;
+  const auto number = static_cast<std::size_t>(found - options_.hosts.begin());
+  carry_out(candidacy_.host_back(number, reactor_.now()));
+}
+
 void PairSeat::give_up() {
   if (has_pair()) carry_out(candidacy_.give_up(reactor_.now()));
 }
@@ -109,10 +124,10 @@ void PairSeat::carry_out(Candidacy::Actions actions) {
   for (const auto& claim : actions.claims) send(claim);
   arm();
   if (actions.change == Candidacy::Change::none) return;
-  on_change_({.pair = options_.pair,
-              .is_acting = actions.change == Candidacy::Change::acts,
-              .term = candidacy_.number(),
-              .why = std::move(actions.why)});
+  events_.on_change({.pair = options_.pair,
+                     .is_acting = actions.change == Candidacy::Change::acts,
+                     .term = candidacy_.number(),
+                     .why = std::move(actions.why)});
 }
 
 void PairSeat::send(const Candidacy::Claim& claim) {
@@ -128,31 +143,37 @@ void PairSeat::send(const Candidacy::Claim& claim) {
   message.step = claim.step;
   message.hosts = digest_;
   message.renews = claim.renews;
+  bus->request(Destination::to_agent(options_.hosts[claim.host]), std::move(message),
+               options_.lease, [this, claim](const Result<ControlMessage>& answer) {
+                 if (!is_closed_) on_answer(claim, answer);
+               });
+}
+
+void PairSeat::on_answer(const Candidacy::Claim& claim, const Result<ControlMessage>& answer) {
   const auto& host = options_.hosts[claim.host];
-  bus->request(
-      Destination::to_agent(host), std::move(message), options_.lease,
-      [this, claim, host](const Result<ControlMessage>& answer) {
-        if (is_closed_) return;
-        std::optional<Candidacy::HostTerm> said;
-        const auto* const state = answer ? answer->body_as<wire::TermState>() : nullptr;
-        if (state != nullptr) {
-          said.emplace(Candidacy::HostTerm{.is_granted = state->granted(),
-                                           .number = state->number(),
-                                           .controller = text_of(state->controller()),
-                                           .is_acting = state->acting(),
-                                           .left = milliseconds(state->left_ms()),
-                                           .others = state->others()});
-        }
-        const bool is_unable = !answer && (answer.error().code() == ErrorCode::no_such_port ||
-                                           answer.error().code() == ErrorCode::unauthorised);
-        const bool is_of_others =
-            state != nullptr && text_of(state->problem()).find("--hosts") != std::string::npos;
-        if ((is_unable || is_of_others) && !std::exchange(has_warned_, true))
-          log::warn("pair " + options_.pair + ": host " + host.to_string() + " grants no term: " +
-                    (is_unable ? answer.error().to_string() : text_of(state->problem())) +
-                    "; it does not count for the majority of the hosts");
-        carry_out(candidacy_.answer(claim, said, reactor_.now()));
-      });
+  std::optional<Candidacy::HostTerm> said;
+  const auto* const state = answer ? answer->body_as<wire::TermState>() : nullptr;
+  if (state != nullptr) {
+    said.emplace(Candidacy::HostTerm{.is_granted = state->granted(),
+                                     .number = state->number(),
+                                     .controller = text_of(state->controller()),
+                                     .is_acting = state->acting(),
+                                     .left = milliseconds(state->left_ms()),
+                                     .others = state->others()});
+  }
+  const bool is_unable = !answer && (answer.error().code() == ErrorCode::no_such_port ||
+                                     answer.error().code() == ErrorCode::unauthorised);
+  const bool is_of_others =
+      state != nullptr && text_of(state->problem()).find("--hosts") != std::string::npos;
+  if ((is_unable || is_of_others) && !std::exchange(has_warned_, true))
+    log::warn("pair " + options_.pair + ": host " + host.to_string() + " grants no term: " +
+              (is_unable ? answer.error().to_string() : text_of(state->problem())) +
+              "; it does not count for the majority of the hosts");
+  carry_out(candidacy_.answer(claim, said, reactor_.now()));
+  const bool is_of_this_term = claim.step == wire::TermStep::act && candidacy_.is_acting() &&
+                               claim.number == candidacy_.number();
+  if (!is_of_this_term || is_closed_ || !(state != nullptr || is_unable)) return;
+  events_.on_claimed(host, state == nullptr ? std::vector<PairFormer>() : former_in(*state));
 }
 
 }  // namespace meshbus

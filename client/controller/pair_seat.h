@@ -9,6 +9,7 @@
 
 #include "client/controller/candidacy.h"
 #include "client/controller/controller_gateway.h"
+#include "client/controller/former_owners.h"
 #include "common/loop/reactor.h"
 #include "common/wire/control.h"
 #include "meshbus/address.h"
@@ -38,9 +39,14 @@ class PairSeat {
     std::vector<HostAddr> hosts;
     std::chrono::milliseconds lease{0};
   };
-  /// `on_change`: it acts from now on, or stands by.
-  PairSeat(Reactor& reactor, ControllerGateway& gateway, Options options,
-           std::function<void(const PairNotice&)> on_change);
+  struct Events {
+    /// It acts from now on, or stands by.
+    std::function<void(const PairNotice&)> on_change;
+    /// While it acts: the host has answered the claim, in whatever way, and names the controllers
+    /// that have acted before.
+    std::function<void(const HostAddr&, const std::vector<PairFormer>&)> on_claimed;
+  };
+  PairSeat(Reactor& reactor, ControllerGateway& gateway, Options options, Events events);
   ~PairSeat() { reactor_.cancel(timer_); }
   PairSeat(const PairSeat&) = delete;
   PairSeat& operator=(const PairSeat&) = delete;
@@ -65,6 +71,8 @@ class PairSeat {
   void look();
   /// The connection to the broker is there.
   void on_up();
+  /// A host was silent and answers again: it hears at once that this one acts, if it does.
+  void on_host_back(const HostAddr& host);
   /// Wants no term any more: another one may have it.
   void give_up();
   void resume();
@@ -75,11 +83,12 @@ class PairSeat {
   void arm();
   void carry_out(Candidacy::Actions actions);
   void send(const Candidacy::Claim& claim);
+  void on_answer(const Candidacy::Claim& claim, const Result<ControlMessage>& answer);
 
   Reactor& reactor_;
   ControllerGateway& gateway_;
   Options options_;
-  std::function<void(const PairNotice&)> on_change_;
+  Events events_;
   Candidacy candidacy_;
   std::uint64_t digest_ = 0;
   Reactor::TimerId timer_ = 0;

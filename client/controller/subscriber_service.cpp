@@ -36,9 +36,10 @@ wire::MeshOverviewT overview_of(const Mesh& mesh) {
   return overview;
 }
 
-void add_owner(wire::MeshOverviewT& overview, const MeshController& mesh, bool is_owned) {
-  overview.owned = is_owned;
-  const auto* const owner = mesh.owners().first();
+void add_owner(wire::MeshOverviewT& overview, const MeshController& mesh,
+               const Supervisor& supervisor) {
+  overview.owned = supervisor.is_owned(mesh);
+  const auto* const owner = supervisor.owner_of(mesh);
   if (owner == nullptr) return;
   overview.ownership = std::make_unique<wire::OwnershipT>();
   overview.ownership->owner = owner->owner;
@@ -257,7 +258,7 @@ void SubscriberService::on_get_state(const Request& request, const wire::GetStat
   if (actors != nullptr) {
     describe(*actors);
   } else {
-    add_owner(describe(*mesh), *mesh, supervisor_.is_owned(*mesh));
+    add_owner(describe(*mesh), *mesh, supervisor_);
   }
   gateway_.bus()->answer(request, std::move(state));
 }
@@ -273,7 +274,7 @@ void SubscriberService::on_list_meshes(const Request& request, const wire::ListM
     state.meshes.push_back(std::make_unique<wire::MeshOverviewT>(overview_of(entry->second)));
     if (entry->second.region() != nullptr)
       state.meshes.back()->region = to_wire(*entry->second.region());
-    add_owner(*state.meshes.back(), entry->second, supervisor_.is_owned(entry->second));
+    add_owner(*state.meshes.back(), entry->second, supervisor_);
   }
   gateway_.bus()->answer(request, std::move(state));
 }

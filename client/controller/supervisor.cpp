@@ -153,7 +153,23 @@ Supervisor::Actions Supervisor::add_name(const std::string& name, Time now) {
 Supervisor::Actions Supervisor::drop_names(Time now) {
   Actions actions;
   owned_.drop_names();
+  for (const auto& [address, host] : hosts_) {
+    if (!host.is_silent) owned_.claims().on_back(address);
+  }
   note_owned(actions, now);
+  return actions;
+}
+
+Supervisor::Actions Supervisor::claimed(const HostAddr& host, const std::vector<PairFormer>& former,
+                                        Time now) {
+  Actions actions;
+  bool is_new = false;
+  for (const auto& one : former) is_new = owned_.claims().add_former(one) || is_new;
+  // The answer of a host that is silent is an old one.
+  if (const auto found = hosts_.find(host); found != hosts_.end() && !found->second.is_silent)
+    is_new = owned_.claims().on_answer(host) || is_new;
+  if (is_new) note_owned(actions, now);
+  if (is_new && is_up_) renew_all(actions, now);
   return actions;
 }
 
@@ -234,6 +250,7 @@ void Supervisor::hear(Actions& actions, const HostAddr& address, Host& host, Tim
   host.refusals = 0;
   if (!std::exchange(host.is_silent, false)) return;
   host.problem.clear();
+  owned_.claims().on_back(address);
   WatchEvent event;
   event.kind = WatchEvent::Kind::host_back;
   event.host = address;
@@ -247,6 +264,7 @@ void Supervisor::fall_silent(Actions& actions, const HostAddr& address, Host& ho
                              const std::string& problem, Time now) {
   if (std::exchange(host.is_silent, true)) return;
   host.problem = problem;
+  owned_.claims().on_silent(address);
   WatchEvent event;
   event.kind = WatchEvent::Kind::host_unreachable;
   event.host = address;

@@ -73,7 +73,11 @@ class Supervisor {
   Actions add_name(const std::string& name, Time now);
   /// Another controller acts: nothing is ours any more.
   Actions drop_names(Time now);
+  /// A host has answered our claim of a term; these have acted in terms before.
+  Actions claimed(const HostAddr& host, const std::vector<PairFormer>& former, Time now);
   bool is_owned(const MeshController& mesh) const { return owned_.contains(mesh); }
+  /// Its owner, as far as hosts have said it.
+  const OwnerUpdate* owner_of(const MeshController& mesh) const { return owned_.owner_of(mesh); }
   /// Whether that host knows us as the owner of the mesh by a name before this one.
   bool has_moved(const MeshController& mesh, const HostAddr& host, const ProcId& self) const {
     return owned_.has_moved(mesh, host, self.to_string());

@@ -150,6 +150,14 @@ bool PairTerm::is_former(const ProcId& owner, std::uint64_t incarnation) const {
   });
 }
 
+std::vector<PairMember> PairTerm::former() const {
+  std::vector<PairMember> found;
+  std::ranges::copy_if(members_, std::back_inserter(found), [this](const PairMember& member) {
+    return holder_ && !(member.controller == holder_->controller);
+  });
+  return found;
+}
+
 wire::LedgerTermT PairTerm::to_ledger(const std::string& pair) const {
   wire::LedgerTermT left;
   left.pair = pair;

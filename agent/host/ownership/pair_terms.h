@@ -49,6 +49,8 @@ class PairTerm {
   /// Whether that owner is a controller of this pair that has acted before the present one, or the
   /// present one by another name. `incarnation`: 0 = not known.
   bool is_former(const ProcId& owner, std::uint64_t incarnation) const;
+  /// Those controllers, as far as this host remembers.
+  std::vector<PairMember> former() const;
 
   std::uint64_t number() const noexcept { return number_; }
   /// Nothing: no term was granted.

@@ -35,6 +35,15 @@ wire::TermStateT to_term_state(const std::string& pair, const PairTerm& term,
   return state;
 }
 
+void add_former(wire::TermStateT& state, const PairTerm& term) {
+  for (const auto& member : term.former()) {
+    auto former = std::make_unique<wire::TermMemberT>();
+    former->controller = member.controller.to_string();
+    former->incarnation = member.incarnation;
+    state.former.push_back(std::move(former));
+  }
+}
+
 }  // namespace
 
 void PairService::add_rows(Dispatcher& handlers, const std::unique_ptr<PairService>& service) {
@@ -90,6 +99,7 @@ void PairService::on_claim_term(const Request& request, const wire::ClaimTerm& m
   if (granted && message.step() == wire::TermStep::act) move_owned(*term);
   auto state = to_term_state(pair, *term, granted, lease, now);
   state.others = term->others(from, lease, now);
+  if (granted && message.step() == wire::TermStep::act) add_former(state, *term);
   parts_.bus.answer(request, std::move(state));
 }
 

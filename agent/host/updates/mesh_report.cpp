@@ -98,6 +98,7 @@ std::unique_ptr<wire::OwnershipT> make_ownership(const MeshOwnership& ownership)
   wire->gone = ownership.is_gone();
   wire->may_restart = ownership.may_restart();
   wire->stopped = ownership.stopped();
+  wire->incarnation = ownership.incarnation();
   if (ownership.restarts())
     wire->restarts = std::make_unique<wire::RestartPlanT>(*ownership.restarts());
   return wire;
