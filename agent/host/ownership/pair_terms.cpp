@@ -134,8 +134,10 @@ void PairTerm::take(const Claim& claim, Time now) {
 Result<void> PairTerm::check(std::uint64_t incarnation, std::uint64_t number) const {
   const bool is_its_own = holder_ && holder_->incarnation == incarnation;
   if (is_its_own && is_acting_) return {};
-  // Its claim is under way, or this host has just started.
-  if (!holder_ || number > number_ || is_its_own)
+  // Its claim is under way, or this host has just started; or the host has granted the same term to
+  // a controller without a majority.
+  const bool is_split = number == number_ && !is_acting_;
+  if (!holder_ || number > number_ || is_its_own || is_split)
     return fail(ErrorCode::would_block,
                 "term " + std::to_string(number) + " is not known to act here yet; claim it first");
   return fail(ErrorCode::refused, "term " + std::to_string(number) + " is over: term " +

@@ -404,6 +404,9 @@ TEST_CASE("pair_terms: what a majority has granted counts where a candidate wait
   PairTerm term(kBegin - 1h);
   REQUIRE(term.claim(claim_of(1, 5, TermStep::ask), kBegin).has_value());
   CHECK_FALSE(term.claim(claim_of(2, 5, TermStep::act), kBegin + 1ms).has_value());
+  // It will have a later term: its orders are to be asked for again.
+  CHECK(term.check(102, 5).error().code() == ErrorCode::would_block);
+  CHECK(term.check(102, 4).error().code() == ErrorCode::refused);
   CHECK(term.claim(claim_of(2, 6, TermStep::act), kBegin + 1ms).has_value());
   CHECK(term.is_acting());
   CHECK(term.holder()->controller == controller_named(2));
