@@ -125,6 +125,22 @@ AuditedRequest audited(const wire::ResizeMesh& resize) {
           "to " + std::to_string(resize.layout()->hosts()->size()) + " blocks",
           {}};
 }
+/// "by 2 blocks on tcp:h3:7420 tcp:h4:7420"
+AuditedRequest audited(const wire::OrderResize& order) {
+  const auto* const hosts = order.hosts();
+  const bool has_hosts = hosts != nullptr && hosts->size() > 0;
+  const auto blocks = has_hosts ? hosts->size() : order.blocks();
+  std::string what = "by " + std::to_string(blocks) + (blocks == 1 ? " block" : " blocks");
+  for (flatbuffers::uoffset_t i = 0; has_hosts && i < hosts->size(); ++i) {
+    if (what.size() > kLongestCommand) break;
+    what += (i == 0 ? " on " : " ") + short_of(hosts->Get(i));
+  }
+  return {order.shrink() ? "order to shrink" : "order to grow",
+          short_of(order.mesh()),
+          {},
+          cut_text(std::move(what), kLongestCommand),
+          short_of(order.requester())};
+}
 AuditedRequest audited(const wire::UpgradeHost& upgrade) {
   return {"upgrade",
           {},
@@ -168,7 +184,7 @@ std::optional<AuditedRequest> audited_request(const ControlMessage& message) {
                   wire::StartExec, wire::DrainHost, wire::ResumeHost, wire::ShutdownHost,
                   wire::HandOver, wire::RestartProcs, wire::OfferMesh, wire::StopAndExit,
                   wire::Exit, wire::StartChaos, wire::ResizeMesh, wire::ClaimTerm,
-                  wire::UpgradeHost>(message);
+                  wire::UpgradeHost, wire::OrderResize>(message);
 }
 
 }  // namespace meshbus

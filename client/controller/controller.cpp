@@ -166,6 +166,8 @@ Dispatcher Controller::make_handlers() {
       .on<wire::ListMeshes>(Role::observe, at_subscribers(&SubscriberService::on_list_meshes))
       .on<wire::StopProcs>(Role::operate, std::bind_front(&Controller::on_stop_procs, this))
       .on<wire::StopAndExit>(Role::operate, std::bind_front(&Controller::on_stop_and_exit, this))
+      .on<wire::OrderResize>(Role::operate,
+                             std::bind_front(&HandoverService::on_order_resize, &handovers_))
       .on<wire::OfferMesh>(Role::operate,
                            std::bind_front(&HandoverService::on_offer_mesh, &handovers_))
       .on<wire::HandOver>(

@@ -179,6 +179,16 @@ void HandoverService::give_hosts(const Request& request, const wire::HandOver& m
   }
 }
 
+void HandoverService::on_order_resize(const Request& request, const wire::OrderResize& message) {
+  gateway_.bus()->refuse(
+      request,
+      Error(ErrorCode::refused,
+            "mesh " + message.mesh()->str() + " was handed over to controller " +
+                gateway_.self().to_string() +
+                ", and only the launcher that made a mesh knows how its ranks are started: it "
+                "keeps the size that it had then"));
+}
+
 void HandoverService::on_hand_over(const Request& request, const wire::HandOver& message,
                                    std::function<void(Supervisor::Actions)> on_done) {
   if (const auto acts = seat_.check(); !acts) return gateway_.bus()->refuse(request, acts.error());

@@ -46,6 +46,8 @@ class HandoverService {
   /// `on_done`: called when the mesh is no longer ours, or stays ours, with what follows.
   void on_hand_over(const Request& request, const wire::HandOver& message,
                     std::function<void(Supervisor::Actions)> on_done);
+  /// Refuses it: a controller does not know how the ranks of a mesh are started.
+  void on_order_resize(const Request& request, const wire::OrderResize& message);
   /// Begins to end in order: see Controller::end(). Once; false: it has begun already.
   bool begin_end(const std::string& reason, std::function<void()> done);
   /// Orders the stop of our meshes.

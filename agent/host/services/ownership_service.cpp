@@ -63,6 +63,7 @@ void OwnershipService::on_peer_gone(const std::string& peer) {
   const auto reader = ProcId::parse(peer);
   if (reader) parts_.logs.drop(*reader);
   if (reader) parts_.execs.drop(*reader);
+  if (reader) parts_.bus.give_up(Destination::to(*reader), "its connection has ended");
   parts_.waits.drop(peer);
   parts_.collections.drop(peer);
   ProcTable& table = parts_.procs.table();

@@ -28,5 +28,6 @@
 #include "meshbus/rank_report.h"     // IWYU pragma: export
 #include "meshbus/remote_actor.h"    // IWYU pragma: export
 #include "meshbus/remote_hosts.h"    // IWYU pragma: export
+#include "meshbus/resize_order.h"    // IWYU pragma: export
 #include "meshbus/restart_policy.h"  // IWYU pragma: export
 #include "meshbus/result.h"          // IWYU pragma: export

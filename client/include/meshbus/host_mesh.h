@@ -295,6 +295,18 @@ class HostMesh {
   /// Stops a mesh of any launcher on these hosts, and waits. Its ranks here, all terminal. Errors:
   /// not_exist; stop_error naming ranks or hosts; host_unreachable.
   Result<std::vector<RankReport>> stop_mesh(std::string_view mesh, StopOptions options = {});
+  /// Orders the owner of a mesh on these hosts, by its whole name, to add blocks to it as
+  /// ProcMesh::grow() does, and waits for what comes of it. Its launcher has to take such orders
+  /// (Handlers::on_resize_order); `meshbus run` does. The owner gives it up at the deadline, and
+  /// undoes what it has begun. For operators. Errors: not_exist; unauthorised; refused, and those
+  /// of ProcMesh::grow(): what the owner says, whose mesh is as it was; timeout, fate_unknown: the
+  /// owner has not answered, or is gone, so look at its size; would_block. Of the options, `stop`
+  /// does not count.
+  Result<OrderedResize> grow_mesh(std::string_view mesh, GrowOptions options = {},
+                                  std::chrono::milliseconds deadline = std::chrono::seconds(60));
+  /// The same for ProcMesh::shrink(). Of the options, `blocks` and `grace` count.
+  Result<OrderedResize> shrink_mesh(std::string_view mesh, ShrinkOptions options = {},
+                                    std::chrono::milliseconds deadline = std::chrono::seconds(60));
 
   /// The statuses of the ranks of a mesh, or of a slice of it, of any launcher, asked of their
   /// hosts now; by their ordinals in that view. NotExist is not there (any more); Unknown is on a

@@ -17,6 +17,7 @@
 #include "meshbus/proc_mesh_ref.h"
 #include "meshbus/proc_ref.h"
 #include "meshbus/rank_report.h"
+#include "meshbus/resize_order.h"
 #include "meshbus/restart_policy.h"
 #include "meshbus/result.h"
 #include "meshbus/status_mesh.h"
@@ -226,6 +227,11 @@ struct Handlers {
   std::function<void(const RankReport&)> on_trouble = {};
   /// The mesh has grown or shrunk: the ranks that came are ready, those that are gone have ended.
   std::function<void(const ResizeReport&)> on_resize = {};
+  /// Somebody orders another size (HostMesh::grow_mesh(), `meshbus grow`), and is told what this
+  /// returns; `return order.carry_out();` does what is ordered. Without a handler such orders are
+  /// refused. Unlike the others it runs on a thread of its own, one order at a time, and may take
+  /// its time. The destructor of the mesh gives an order up that is under way, and waits for this.
+  std::function<Result<ResizeReport>(const ResizeOrder&)> on_resize_order = {};
 };
 
 /// How ranks are stopped, which, and why.

@@ -27,6 +27,7 @@ void UpdateRouter::handle(Dispatcher& handlers) {
       .on<wire::Log>(Role::host, std::bind_front(&UpdateRouter::on_log, this))
       .on<wire::ActorEvent>(Role::proc, std::bind_front(&UpdateRouter::on_actor_event, this));
   execs_.handle(handlers);
+  orders_.handle(handlers);
 }
 
 void UpdateRouter::add(std::shared_ptr<MeshMonitor> monitor, Reactor& reactor) {

@@ -14,6 +14,7 @@
 #include "client/src/monitors/exec_router.h"
 #include "client/src/monitors/followed_mesh.h"
 #include "client/src/monitors/lease_renewer.h"
+#include "client/src/monitors/order_router.h"
 #include "common/bus/bus.h"
 #include "meshbus/address.h"
 #include "meshbus/rank_report.h"
@@ -33,7 +34,11 @@ class LogFeed;
 class UpdateRouter {
  public:
   UpdateRouter(Gateway& gateway, HostMonitor& hosts)
-      : gateway_(gateway), hosts_(hosts), execs_(gateway) {}
+      : gateway_(gateway),
+        hosts_(hosts),
+        execs_(gateway),
+        orders_(gateway, [this](const Request& request, const flatbuffers::String* mesh,
+                                const HostAddr** from) { return find(request, mesh, from); }) {}
   UpdateRouter(const UpdateRouter&) = delete;
   UpdateRouter& operator=(const UpdateRouter&) = delete;
 
@@ -58,6 +63,8 @@ class UpdateRouter {
 
   /// What runs beside ranks.
   ExecRouter& execs() noexcept { return execs_; }
+  /// Orders for the meshes that are followed.
+  OrderRouter& orders() noexcept { return orders_; }
 
   /// The rank of a mesh that is followed whose proc has that key.
   std::optional<ProcId> find_proc(std::uint64_t key);
@@ -105,6 +112,7 @@ class UpdateRouter {
   std::map<std::uint64_t, std::shared_ptr<LogFeed>> feeds_;
   std::vector<std::shared_ptr<ActorMonitor>> actors_;
   ExecRouter execs_;
+  OrderRouter orders_;
   std::shared_ptr<void> alive_ = std::make_shared<char>();
 };
 

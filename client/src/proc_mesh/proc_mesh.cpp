@@ -5,6 +5,7 @@
 #include "client/src/base/wire_reports.h"
 #include "client/src/context/check_owner.h"
 #include "client/src/proc_mesh/proc_mesh_impl.h"
+#include "client/src/proc_mesh/resize_orders.h"
 #include "meshbus/point.h"
 #include "wire/supervision_generated.h"
 
@@ -64,8 +65,10 @@ ProcMesh::Impl::~Impl() {
   if (!core().check_process()) {
     // A forked child: the mesh is its parent's.
     new std::shared_ptr<MeshMonitor>(std::move(monitor_));
+    new std::shared_ptr<ResizeOrders>(std::move(orders_));
     return;
   }
+  if (orders_) orders_->close();
   if (!monitor_->progress().is_handed_over())
     order_stop(core(), connection(), *monitor_,
                {.reason = "the launcher let go of the mesh",
@@ -74,6 +77,11 @@ ProcMesh::Impl::~Impl() {
                 .ranks = {},
                 .because = {}});
   monitor_->abandon();
+  orders_.reset();
+}
+
+void ProcMesh::Impl::take_orders() {
+  if (monitor_->options().handlers.on_resize_order) orders_ = std::make_shared<ResizeOrders>(*this);
 }
 
 ProcMesh::ProcMesh(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

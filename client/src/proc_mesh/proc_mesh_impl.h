@@ -19,6 +19,7 @@
 namespace meshbus {
 
 class MpiWatch;
+class ResizeOrders;
 
 /// What a mesh needs to be resized.
 struct Resizing {
@@ -52,6 +53,8 @@ class ProcMesh::Impl {
   /// What makes the ranks one MPI job; null: they are none.
   MpiWatch* mpi() const noexcept { return mpi_.get(); }
   void set_mpi(std::shared_ptr<MpiWatch> mpi) { mpi_ = std::move(mpi); }
+  /// Takes orders for another size from now on, when there is a handler for them.
+  void take_orders();
 
  private:
   /// Goes last.
@@ -61,6 +64,7 @@ class ProcMesh::Impl {
   BindingMap bindings_;
   Resizing resizing_;
   std::shared_ptr<MpiWatch> mpi_;
+  std::shared_ptr<ResizeOrders> orders_;
 };
 
 /// Those of the set (empty = all of them) that lie on a host of the mesh.
@@ -88,6 +92,10 @@ Result<void> hand_over(ContextCore& core, Connection& connection, const std::str
                        const HandoverOptions& options,
                        const std::function<bool(const HostAddr&)>& is_over,
                        const LeftPlan* plan = nullptr);
+
+/// As ProcMesh::grow() and ProcMesh::shrink(), on any thread that may wait.
+Result<ResizeReport> grow_mesh(ProcMesh::Impl& mesh, const GrowOptions& options);
+Result<ResizeReport> shrink_mesh(ProcMesh::Impl& mesh, const ShrinkOptions& options);
 
 /// What happens to a failure that the launcher did not ask to hear of (spec 6.6): it is printed,
 /// the mesh is stopped, and this process exits with the mesh's exit code. Handlers' thread; returns

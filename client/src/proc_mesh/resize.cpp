@@ -280,28 +280,45 @@ void ProcMesh::Impl::add_bindings(BindingMap more) {
   bindings_.notes.insert(bindings_.notes.end(), more.notes.begin(), more.notes.end());
 }
 
-Result<ResizeReport> ProcMesh::grow(GrowOptions options) {
-  if (auto fine = check_owner(impl_); !fine) return fail(fine.error());
-  const auto what = "growing mesh " + impl_->monitor().name();
-  const std::unique_lock only(impl_->resizing().one, std::try_to_lock);
+namespace {
+
+/// What keeps a mesh from being resized at all, whatever the order.
+Result<void> check_kind(ProcMesh::Impl& mesh) {
+  if (mesh.mpi() == nullptr) return {};
+  return fail(ErrorCode::refused, "the ranks of an MPI job are as many as at its start");
+}
+
+/// `act` on a Resize, while no other one is under way.
+template <typename Act>
+Result<ResizeReport> resize(ProcMesh::Impl& mesh, const std::string& verb, Act act) {
+  const auto what = verb + " mesh " + mesh.monitor().name();
+  const std::unique_lock only(mesh.resizing().one, std::try_to_lock);
   if (!only) return fail(ErrorCode::refused, what + ": another resize of it is under way");
-  if (impl_->mpi() != nullptr)
-    return fail(ErrorCode::refused, what + ": the ranks of an MPI job are as many as at its start");
-  auto done = Resize(*impl_).grow(options);
+  if (auto fine = check_kind(mesh); !fine) return fail(fine.error().within(what));
+  Resize resize(mesh);
+  auto done = act(resize);
   if (!done) return fail(done.error().within(what));
   return done;
 }
 
+}  // namespace
+
+Result<ResizeReport> grow_mesh(ProcMesh::Impl& mesh, const GrowOptions& options) {
+  return resize(mesh, "growing", [&](Resize& resize) { return resize.grow(options); });
+}
+
+Result<ResizeReport> shrink_mesh(ProcMesh::Impl& mesh, const ShrinkOptions& options) {
+  return resize(mesh, "shrinking", [&](Resize& resize) { return resize.shrink(options); });
+}
+
+Result<ResizeReport> ProcMesh::grow(GrowOptions options) {
+  if (auto fine = check_owner(impl_); !fine) return fail(fine.error());
+  return grow_mesh(*impl_, options);
+}
+
 Result<ResizeReport> ProcMesh::shrink(ShrinkOptions options) {
   if (auto fine = check_owner(impl_); !fine) return fail(fine.error());
-  const auto what = "shrinking mesh " + impl_->monitor().name();
-  const std::unique_lock only(impl_->resizing().one, std::try_to_lock);
-  if (!only) return fail(ErrorCode::refused, what + ": another resize of it is under way");
-  if (impl_->mpi() != nullptr)
-    return fail(ErrorCode::refused, what + ": the ranks of an MPI job are as many as at its start");
-  auto done = Resize(*impl_).shrink(options);
-  if (!done) return fail(done.error().within(what));
-  return done;
+  return shrink_mesh(*impl_, options);
 }
 
 }  // namespace meshbus

@@ -67,11 +67,13 @@ Result<ProcMesh> spawn_procs(const std::shared_ptr<ContextCore>& core, Connectio
     resizing.restarts = follow_restarts(*core, way, monitor, spawn.take_sent());
   if (done && !spec.wait_ready) {
     monitor->arm();
+    parts->take_orders();
     return mesh;
   }
   if (done) done = spawn.wait_ready();
   if (done) {
     monitor->arm();
+    parts->take_orders();
     return mesh;
   }
   const bool is_given_up = spec.stop.stop_requested();

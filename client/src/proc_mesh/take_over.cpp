@@ -24,7 +24,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 /// The owner is asked again after so long.
-constexpr std::chrono::milliseconds kAskAgain{250};
+constexpr std::chrono::milliseconds kTakeAgain{250};
 /// For one answer of an owner, which asks each host, for 3 s at most.
 constexpr std::chrono::milliseconds kOwnerLimit{5000};
 /// What of the time is kept to learn what an owner that does not answer has done.
@@ -93,11 +93,11 @@ class TakeOver {
       if (is_ours() || (done && looked)) return {};
       const auto error = done ? looked.error() : done.error();
       if (!may_be_done(error.code())) return fail(error);
-      if (left_until(end_) <= kAskAgain)
+      if (left_until(end_) <= kTakeAgain)
         return fail(error.within("it may be done all the same, or yet (" + survey_->words() +
                                  "): take it over again to know; until then this launcher renews "
                                  "its lease where it is the owner"));
-      std::this_thread::sleep_for(kAskAgain);
+      std::this_thread::sleep_for(kTakeAgain);
     }
   }
 
@@ -266,8 +266,10 @@ Result<ProcMesh> HostMesh::take_over(std::string_view mesh, Handlers handlers,
   impl->resizing().revision = taking.revision();
   if (monitor->has_restarts())
     impl->resizing().restarts = follow_restarts(core, connection, monitor, {});
+  auto* const parts = impl.get();
   ProcMesh procs(std::move(impl));
   monitor->arm();
+  parts->take_orders();
   return procs;
 }
 

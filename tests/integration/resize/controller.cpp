@@ -74,6 +74,14 @@ TEST_CASE("resize: spec 8.5: a mesh that has grown is handed over with all its r
   CHECK(refused.error().code() == ErrorCode::refused);
   CHECK(refused.error().detail().find("it was handed over") != std::string::npos);
   CHECK_FALSE(mesh.shrink().has_value());
+  auto asker = must(Context::create());
+  auto all = must(HostMesh::attach(asker, "hosts", watched.hosts->hosts()));
+  const auto whole_name = mesh.ref().mesh().to_string();
+  const auto not_its = all.grow_mesh(whole_name);
+  REQUIRE_FALSE(not_its.has_value());
+  CHECK(not_its.error().code() == ErrorCode::refused);
+  CHECK_MESSAGE(not_its.error().detail().find("was handed over to controller") != std::string::npos,
+                not_its.error().detail());
   // The controller restarts the rank that came later.
   kill_rank(mesh, 1);
   CHECK(subscriber.turn_until([&] {
@@ -86,12 +94,17 @@ TEST_CASE("resize: spec 8.5: a mesh that has grown is handed over with all its r
   auto other = must(Context::create());
   auto hosts = must(HostMesh::attach(other, "hosts", watched.hosts->hosts()));
   Heard heard;
-  auto taken = must(hosts.take_over(mesh.ref().mesh().to_string(), heard.handlers()));
+  auto handlers = heard.handlers();
+  handlers.on_resize_order = [](const ResizeOrder& order) { return order.carry_out(); };
+  auto taken = must(hosts.take_over(whole_name, std::move(handlers)));
   CHECK(taken.size() == 2);
   const auto larger = taken.grow();
   REQUIRE_FALSE(larger.has_value());
   CHECK(larger.error().detail().find("it was taken over") != std::string::npos);
-  CHECK(must(taken.shrink()).size == 1);
+  const auto by_order = all.grow_mesh(whole_name);
+  REQUIRE_FALSE(by_order.has_value());
+  CHECK(by_order.error().detail().find("it was taken over") != std::string::npos);
+  CHECK(must(all.shrink_mesh(whole_name)).size == 1);
   CHECK(taken.ref().region().to_string() == "host=1/1,gpu=1/1");
   must(taken.stop());
   CHECK(heard.failures().empty());

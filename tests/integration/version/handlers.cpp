@@ -121,6 +121,8 @@ const std::map<Body, Row>& rows() {
       {Body::TermState, {no, no, no, no, no}},
       {Body::UpgradeHost, {no, operate, no, no, no}},
       {Body::UpgradeStarted, {no, no, no, no, no}},
+      {Body::OrderResize, {no, operate, no, host, operate}},
+      {Body::MeshResized, {no, no, no, no, no}},
   };
   return rows;
 }
