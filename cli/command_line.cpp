@@ -32,6 +32,7 @@
 #include "cli/mesh/controller_command.h"
 #include "cli/mesh/mesh_command.h"
 #include "cli/mesh/progress_command.h"
+#include "cli/mesh/resize_command.h"
 #include "cli/mesh/signal_command.h"
 #include "cli/mesh/stop_command.h"
 #include "cli/mesh/talk_command.h"
@@ -84,6 +85,8 @@ void add_all(CLI::App& app, Commands& commands) {
   add_ping(app, commands);
   add_doctor(app, commands);
   add_stop(app, commands);
+  add_grow(app, commands);
+  add_shrink(app, commands);
   add_signal(app, commands);
   add_exec(app, commands);
   add_cp(app, commands);

@@ -163,9 +163,9 @@ class Reader {
     const auto bracket = begun.find('[');
     if (bracket == std::string::npos) {
       const auto verb = verb_->get_name();
-      const bool is_live_only = verb == "stop" || verb == "signal" || verb == "exec" ||
-                                verb == "drain" || verb == "call" || verb == "cast" ||
-                                verb == "config";
+      const bool is_live_only = verb == "stop" || verb == "grow" || verb == "shrink" ||
+                                verb == "signal" || verb == "exec" || verb == "drain" ||
+                                verb == "call" || verb == "cast" || verb == "config";
       return keep({.candidates = live_.meshes(is_live_only)}, begun, "");
     }
     Completion found;

@@ -248,6 +248,18 @@ void JobHosts::find_drained(const MeshOutcome& outcome, FormerAttempt& former) {
   }
 }
 
+std::vector<HostAddr> JobHosts::spares() const {
+  std::vector<HostAddr> spares;
+  if (!plan_) return spares;
+  const auto& chosen = plan_->chosen();
+  for (std::uint64_t host = 0; host < all_->hosts().size(); ++host) {
+    const bool is_used = std::find(chosen.begin(), chosen.end(), host) != chosen.end();
+    if (!is_used && !plan_->is_lost(host) && !plan_->is_aside(host))
+      spares.push_back(all_->hosts()[host]);
+  }
+  return spares;
+}
+
 std::optional<std::string> JobHosts::begin_next(const ProcMeshRef& mesh, const MeshOutcome& outcome,
                                                 milliseconds grace) {
   if (!plan_) return std::nullopt;
@@ -259,8 +271,12 @@ std::optional<std::string> JobHosts::begin_next(const ProcMeshRef& mesh, const M
     if (rank.cause != Cause::host_lost || !lost.insert(rank.host_index).second) continue;
     former.lost_hosts.push_back(rank.host.to_string());
     if (former.reason.empty()) former.reason = rank.reason;
-    plan_->lose(plan_->chosen()[rank.host_index],
-                Clock::now() + lease.value_or(milliseconds(0)) + grace + kLeaseSlack);
+    // The mesh may have grown onto a spare, or onto a host that is none of this run's.
+    const auto& all = all_->hosts();
+    const auto host = std::find(all.begin(), all.end(), rank.host);
+    if (host != all.end())
+      plan_->lose(static_cast<std::uint64_t>(host - all.begin()),
+                  Clock::now() + lease.value_or(milliseconds(0)) + grace + kLeaseSlack);
   }
   find_drained(outcome, former);
   if ((lost.empty() && former.drained_hosts.empty()) || !plan_->is_enough()) return std::nullopt;

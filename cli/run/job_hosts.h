@@ -49,6 +49,8 @@ class JobHosts {
   /// Those of the current attempt with these numbers; null: `numbers` is empty, which means all.
   /// Errors: those of HostMesh::attach().
   Result<std::unique_ptr<HostMesh>> some(const std::vector<std::uint64_t>& numbers);
+  /// Those that the current attempt does not use, and that are neither lost nor drained.
+  std::vector<HostAddr> spares() const;
   /// The most hosts that an attempt may use.
   std::uint64_t most() const { return most_; }
   /// From 0.

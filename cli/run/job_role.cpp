@@ -102,6 +102,7 @@ std::optional<int> JobRole::code_after_end(const MeshOutcome& outcome, int code,
 
 void JobRole::request_stop(const std::string& reason, bool at_once,
                            std::optional<std::uint64_t> because) {
+  events_.stopping();
   parts_.mesh->request_stop({.reason = reason,
                              .grace = at_once ? milliseconds(0) : parts_.grace,
                              .deadline = {},

@@ -13,6 +13,7 @@
 #include "cli/run/ready_lines.h"
 #include "cli/run/restart_settings.h"
 #include "cli/run/role_ports.h"
+#include "cli/run/role_resize.h"
 #include "cli/run/run_report.h"
 #include "cli/run/say.h"
 #include "cli/run/torch_job.h"
@@ -90,8 +91,8 @@ Handlers make_handlers(const RoleArguments& role, const std::string& name, std::
   handlers.on_state = [&events, has_text, lines, restarts = std::vector<std::uint64_t>(size)](
                           const RankReport& rank) mutable {
     // What the incarnation before still wrote after its end says nothing of this one.
-    if (rank.rank < restarts.size() &&
-        std::exchange(restarts[rank.rank], rank.restarts) < rank.restarts) {
+    if (rank.rank >= restarts.size()) restarts.resize(rank.rank + 1);
+    if (std::exchange(restarts[rank.rank], rank.restarts) < rank.restarts) {
       lines->forget(rank.rank);
       events.unready(rank.rank);
     }
@@ -101,6 +102,7 @@ Handlers make_handlers(const RoleArguments& role, const std::string& name, std::
     // With --ready-text an end is not enough: only the text says it.
     if (!has_text && (is_done || rank.state == ProcState::ready)) events.ready(rank.rank);
   };
+  handlers.on_resize = [&events](const ResizeReport& report) { events.resized(report.size); };
   handlers.on_trouble = [&events](const RankReport& rank) {
     if (rank.trouble == Trouble::frozen) events.frozen(rank);
   };
@@ -207,18 +209,24 @@ Result<void> start_role(const RunArguments& run, std::size_t number,
     wrap_torch(*spec, role, std::min<std::uint64_t>(on_hosts, size));
   }
 
+  const auto& extent = places[number].ranks.region().extent();
   parts.writer = std::make_unique<OutputWriter>(
-      run.no_prefix ? std::vector<std::string>()
-                    : make_prefixes(name, places[number].ranks.region().extent()),
+      run.no_prefix ? std::vector<std::string>() : make_prefixes(name, extent),
       [&events](bool is_blocked) { events.blocked(is_blocked); });
+  parts.writer->set_later_prefix(
+      [name, extent](std::uint64_t rank) { return later_prefix(name, extent, rank); });
   parts.is_spawning = true;
-  auto handlers = make_handlers(role, run.has_roles ? name : std::string(), size, events, parts);
+  const auto said = run.has_roles ? name : std::string();
+  auto handlers = make_handlers(role, said, size, events, parts);
+  handlers.on_resize_order = [resize = RoleResize(role, said, hosts.spares(), events, parts)](
+                                 const ResizeOrder& order) { return resize.carry_out(order); };
   auto mesh =
       role.ranks.per_host
           ? mesh_hosts.spawn(name, *role.ranks.per_host, std::move(*spec), std::move(handlers))
           : mesh_hosts.spawn_n(name, size, std::move(*spec), std::move(handlers));
   if (!mesh) return fail(mesh.error());
   parts.mesh = std::make_unique<ProcMesh>(std::move(*mesh));
+  parts.is_started = true;
   show_bindings(*parts.mesh, role.ranks.shows_map);
   if (!readers->empty())
     parts.pump = std::make_unique<InputPump>(

@@ -33,6 +33,8 @@ struct RoleParts {
   std::chrono::milliseconds grace{10'000};
   /// From here on there may be ranks. To be read on any thread.
   std::atomic<bool> is_spawning = false;
+  /// The mesh is there. To be read on any thread.
+  std::atomic<bool> is_started = false;
 };
 
 /// Refuses what can be refused before anything is started, then starts or finds the hosts. Blocks;

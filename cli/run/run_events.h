@@ -35,9 +35,31 @@ class RunEvents {
   /// A rank is being stopped, or was; by whom, the main thread knows.
   void stopped(std::uint64_t rank) {
     tell([&] {
-      if (!stopped_) stopped_ = rank;
+      auto& first = leaving_ && rank >= leaving_->first ? leaving_->stopped : stopped_;
+      if (!first) first = rank;
     });
   }
+  /// The role shrinks: that ranks from `first` on are stopped is no reason to stop the others.
+  void begin_leaving(std::uint64_t first) {
+    tell([&] { leaving_ = {.first = first, .stopped = {}}; });
+  }
+  /// It does not shrink after all: those of them that were stopped count.
+  void keep_leaving() {
+    tell([&] {
+      if (leaving_ && !stopped_) stopped_ = leaving_->stopped;
+      leaving_.reset();
+    });
+  }
+  /// The role has so many ranks now. (The news of a growth before may come behind begin_leaving().)
+  void resized(std::uint64_t size) {
+    tell([&] {
+      if (leaving_ && size <= leaving_->first) leaving_.reset();
+      ready_.erase(ready_.lower_bound(size), ready_.end());
+    });
+  }
+  /// The run stops its ranks, and starts no others.
+  void stopping() { is_stopping_ = true; }
+  bool is_stopping() const { return is_stopping_; }
   /// Our output cannot be written any more, for that errno.
   void unwritable(int error) {
     tell([&] { output_error_ = error; });
@@ -126,6 +148,11 @@ class RunEvents {
   }
 
  private:
+  /// Ranks that are taken away.
+  struct Leaving {
+    std::uint64_t first;
+    std::optional<std::uint64_t> stopped;
+  };
   template <typename Change>
   void tell(Change change) {
     {
@@ -147,6 +174,8 @@ class RunEvents {
   std::vector<mpi::Notice> notices_;
   std::optional<RankReport> helper_lost_;
   std::optional<RankReport> frozen_;
+  std::optional<Leaving> leaving_;
+  std::atomic<bool> is_stopping_ = false;
 };
 
 }  // namespace meshbus::cli

@@ -32,6 +32,8 @@ OutputWriter::OutputWriter(std::vector<std::string> prefixes, std::function<void
 bool OutputWriter::write(std::uint64_t rank, Stream stream, std::string_view bytes) {
   if (error_ != 0) return false;
   const int fd = stream == Stream::err ? STDERR_FILENO : STDOUT_FILENO;
+  while (later_prefix_ && rank >= prefixes_.size())
+    prefixes_.push_back(later_prefix_(prefixes_.size()));
   if (rank >= prefixes_.size()) return write_all(fd, bytes);
   const auto at = static_cast<std::size_t>(fd);
   const std::string prefix =
@@ -80,18 +82,34 @@ void OutputWriter::wait_for_reader(int fd) {
   if (on_blocked_) on_blocked_(false);
 }
 
+namespace {
+
+std::string prefix_of(std::string_view name, const Extent& extent, std::uint64_t rank) {
+  std::string prefix = "[" + std::string(name) + "/" + std::to_string(rank);
+  const auto coordinates = extent.coordinates_of(rank);
+  for (std::size_t axis = 0; coordinates && axis < coordinates->size(); ++axis)
+    prefix += (axis == 0 ? " " : ",") + extent.labels()[axis] + "=" +
+              std::to_string((*coordinates)[axis]);
+  return prefix + "] ";
+}
+
+}  // namespace
+
 std::vector<std::string> make_prefixes(std::string_view name, const Extent& extent) {
   std::vector<std::string> prefixes;
   prefixes.reserve(extent.num_ranks());
-  for (std::uint64_t rank = 0; rank < extent.num_ranks(); ++rank) {
-    std::string prefix = "[" + std::string(name) + "/" + std::to_string(rank);
-    const auto coordinates = extent.coordinates_of(rank);
-    for (std::size_t axis = 0; coordinates && axis < coordinates->size(); ++axis)
-      prefix += (axis == 0 ? " " : ",") + extent.labels()[axis] + "=" +
-                std::to_string((*coordinates)[axis]);
-    prefixes.push_back(prefix + "] ");
-  }
+  for (std::uint64_t rank = 0; rank < extent.num_ranks(); ++rank)
+    prefixes.push_back(prefix_of(name, extent, rank));
   return prefixes;
+}
+
+std::string later_prefix(std::string_view name, const Extent& extent, std::uint64_t rank) {
+  auto sizes = extent.sizes();
+  if (sizes.empty() || extent.num_ranks() == 0) return prefix_of(name, extent, rank);
+  const auto per_index = extent.num_ranks() / sizes.front();
+  sizes.front() = std::max(sizes.front(), rank / per_index + 1);
+  const auto larger = Extent::make(extent.labels(), std::move(sizes));
+  return prefix_of(name, larger ? *larger : extent, rank);
 }
 
 }  // namespace meshbus::cli

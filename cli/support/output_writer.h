@@ -21,6 +21,10 @@ class OutputWriter {
   /// true when nobody has read our output for a while, false when it goes on.
   explicit OutputWriter(std::vector<std::string> prefixes,
                         std::function<void(bool)> on_blocked = {});
+  /// The prefix of ranks that come later. When there are prefixes.
+  void set_later_prefix(std::function<std::string(std::uint64_t rank)> prefix) {
+    if (!prefixes_.empty()) later_prefix_ = std::move(prefix);
+  }
   /// False when our output cannot be written (see error()): then nothing more is.
   bool write(std::uint64_t rank, Stream stream, std::string_view bytes);
 
@@ -31,6 +35,7 @@ class OutputWriter {
   bool write_all(int fd, std::string_view bytes);
   void wait_for_reader(int fd);
   std::vector<std::string> prefixes_;
+  std::function<std::string(std::uint64_t)> later_prefix_;
   std::function<void(bool)> on_blocked_;
   // By descriptor.
   std::array<bool, 3> is_file_{}, is_terminal_{}, has_colours_{};
@@ -39,5 +44,7 @@ class OutputWriter {
 
 /// "[train/1 host=0,gpu=1] " for every rank of a mesh of that extent.
 std::vector<std::string> make_prefixes(std::string_view name, const Extent& extent);
+/// That of a rank that the mesh has got since, at the end of its first axis.
+std::string later_prefix(std::string_view name, const Extent& extent, std::uint64_t rank);
 
 }  // namespace meshbus::cli

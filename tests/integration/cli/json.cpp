@@ -122,6 +122,8 @@ void ask_about_jobs(Contract& contract, const std::string& host, const TempDir& 
   std::ofstream(dir / "file") << "content";
   contract.on_hosts("cp", {dir / "file", "live:" + (dir / "copied")});
   contract.on_hosts("cp", {"live:/no/such/file", dir.path().string()}, 1);
+  contract.on_hosts("grow", {"live"}, 0, "resize");
+  contract.on_hosts("shrink", {"live"}, 0, "resize");
   contract.on_hosts("stop", {"live"});
 }
 

@@ -35,6 +35,8 @@ std::vector<Attempt> attempts_with(const TempDir& folder) {
       {{"cp", "work:0:/etc/hostname", folder / "here"}, Right::operate},
       {{"cp", "/etc/hostname", "work:0:" + (folder / "there")}, Right::operate},
       {{"stacks", "work"}, Right::operate},
+      {{"grow", "work"}, Right::operate},
+      {{"shrink", "work"}, Right::operate},
       {{"stop", "work"}, Right::operate},
       {{"drain", "--hold"}, Right::operate},
       {{"drain", "--resume"}, Right::operate},

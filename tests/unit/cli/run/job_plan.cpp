@@ -85,6 +85,7 @@ TEST_CASE("ready_lines: each rank is ready once, by the text that was said") {
   CHECK(lines.is_ready_now(1, "a\nnow listening on 1\n"));
   CHECK_FALSE(lines.is_ready_now(1, "listening\n"));
   CHECK(lines.is_ready_now(0, "listening\n"));
+  CHECK(lines.is_ready_now(2, "listening\n"));  // a rank that came later
   CHECK_FALSE(lines.is_ready_now(2, "listening\n"));
   cli::ReadyLines none("", 2);
   CHECK_FALSE(none.is_ready_now(0, "listening\n"));
