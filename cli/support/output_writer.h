@@ -44,7 +44,7 @@ class OutputWriter {
 
 /// "[train/1 host=0,gpu=1] " for every rank of a mesh of that extent.
 std::vector<std::string> make_prefixes(std::string_view name, const Extent& extent);
-/// That of a rank that the mesh has got since, at the end of its first axis.
+/// The prefix of a rank that the mesh has got since, at the end of its first axis.
 std::string later_prefix(std::string_view name, const Extent& extent, std::uint64_t rank);
 
 }  // namespace meshbus::cli

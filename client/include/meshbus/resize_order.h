@@ -29,7 +29,7 @@ class ResizeOrder {
   std::uint64_t blocks() const noexcept;
   /// The ranks that are to go; none when the mesh has not so many blocks.
   RankSet leaving() const;
-  /// Who has ordered it, for people. Only its key is proven: see the audit trail of the hosts.
+  /// The name of the sender, for people. Only its key is proven: see the audit trail of the hosts.
   const std::string& requester() const noexcept;
 
   /// Does it, as ProcMesh::grow() or ProcMesh::shrink() does. `hosts`: with a growth, where the
