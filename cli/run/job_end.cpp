@@ -13,6 +13,7 @@
 #include "cli/run/say.h"
 #include "cli/support/exit_codes.h"
 #include "cli/support/terminal_text.h"
+#include "cli/support/text_error.h"
 
 namespace meshbus::cli {
 namespace {
@@ -146,6 +147,7 @@ std::optional<int> JobEnd::finish() {
     for (std::size_t number = 0; number < roles.size(); ++number) {
       if (roles[number].mesh) words += roles_[number]->mpi_words(roles[number].ranks);
     }
+    words = shown_lines(words);
     if (has_colours(STDERR_FILENO)) words = own_lines_in_colour(words);
     [[maybe_unused]] const auto n = ::write(STDERR_FILENO, words.data(), words.size());
   }

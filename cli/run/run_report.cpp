@@ -124,7 +124,7 @@ std::string last_words(const std::vector<RoleOutcome>& roles, bool is_stopped_el
   if (first.restarts > 0)
     text += "meshbus: " + who + " had been started anew " + count_of(first.restarts, "time") + "\n";
   // The one line that matters stands last, where a terminal shows it.
-  return text + "meshbus: first failure: " + shown_lines(words_of(*failure)) + "\n";
+  return text + "meshbus: first failure: " + words_of(*failure) + "\n";
 }
 
 std::string words_of_silence(const std::vector<RankReport>& silent) {

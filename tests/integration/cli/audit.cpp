@@ -199,6 +199,15 @@ TEST_CASE("attacks S9: what others wrote rules no screen") {
     CHECK_FALSE(has_control_characters(shown.out));
     CHECK_FALSE(has_control_characters(shown.err));
   }
+  // The reason that another command gives, in the last words of the run that it ends.
+  Process ended(
+      cli({"run", "--hosts", host.address(), "--", "sh", "-c", "echo up; exec sleep 600"}));
+  ended.wait_for_output("up", in_time);
+  const auto drained = run_cli({"drain", "--hosts", host.address(), "--reason", evil});
+  CHECK(drained.status == ExitStatus::exited(0));
+  CHECK(ended.wait_exit(in_time) == ExitStatus::exited(143));
+  CHECK(ended.err().find("was stopped by ") != std::string::npos);
+  CHECK_FALSE(has_control_characters(ended.err()));
 }
 
 TEST_CASE("attacks S10: ranks run as another user, and gain no rights" *
