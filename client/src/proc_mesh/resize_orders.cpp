@@ -24,10 +24,10 @@ class ResizeOrder::Impl {
     return first ? RankSet{{first->begin, ref.num_ranks()}} : RankSet{};
   }
   Result<ResizeReport> carry_out(std::vector<HostAddr> hosts) const {
-    if (order_.is_growth)
-      return grow_mesh(mesh_, {.hosts = hosts.empty() ? order_.hosts : std::move(hosts),
-                               .blocks = order_.blocks,
-                               .stop = stop_});
+    if (order_.is_growth) {
+      if (hosts.empty()) hosts = order_.hosts;
+      return grow_mesh(mesh_, {.hosts = std::move(hosts), .blocks = order_.blocks, .stop = stop_});
+    }
     ShrinkOptions options{.blocks = order_.blocks, .grace = order_.grace};
     if (!order_.requester.empty()) options.reason += ", as " + order_.requester + " has ordered";
     return shrink_mesh(mesh_, options);

@@ -10,6 +10,18 @@ using namespace meshbus::test;
 
 namespace {
 
+/// The launcher of the job takes orders when it has heard that its ranks are there, which is later
+/// than they are.
+void wait_for_launcher(const std::string& hosts, const ProcessOptions& as = {}) {
+  REQUIRE(wait_until(
+      [&] {
+        const auto refused =
+            run_cli({"shrink", "work", "--by", "99", "--timeout", "60s", "--hosts", hosts}, as);
+        return !refused.err.empty() && !has(refused.err, "still being started");
+      },
+      in_time));
+}
+
 /// Two hosts, and a job on the first one whose ranks sleep.
 struct Growing {
   explicit Growing(const Words& options = {}, const std::string& script = {})
@@ -17,6 +29,7 @@ struct Growing {
     wait_until([&] { return live() == 2 || !process.is_running(); }, in_time);
     INFO(process.describe());
     REQUIRE(live() == 2);
+    wait_for_launcher(one.address());
   }
   Words job_words(const Words& options, const std::string& script) const {
     Words words = {"run", "--hosts", one.address(), "-n", "2", "--name", "work"};
@@ -25,6 +38,14 @@ struct Growing {
     return cli(words);
   }
   std::size_t live() const { return sleepers(sleep).size(); }
+  /// A rank is there before its shell has made way for its sleep.
+  bool has_live(std::size_t ranks) const {
+    return wait_until([&] { return live() == ranks; }, in_time);
+  }
+  /// It is written before the order is answered, and read later.
+  bool says(const std::string& words) {
+    return wait_until([&] { return has(process.err(), words); }, in_time);
+  }
   Finished order(Words words) const {
     // With a time that is given, a host that is slow to answer is waited for.
     words.insert(words.end(), {"--timeout", "60s", "--hosts", one.address() + "," + two.address()});
@@ -40,7 +61,7 @@ struct Growing {
     REQUIRE_FALSE(done.err.empty());
     CHECK(has(lines_of(done.err).front(), message));
     CHECK(lines_of(done.err).size() == 1);
-    CHECK(live() == before);
+    CHECK(has_live(before));
   }
 
   std::string sleep = own_sleep();
@@ -58,7 +79,7 @@ TEST_CASE("cli: grow adds ranks to a running job, shrink takes them away, and th
   CHECK(done.status == ExitStatus::exited(0));
   CHECK(done.out.starts_with("grew work-"));
   CHECK(done.out.ends_with(": ranks 2-3 on " + job.two.address() + "; it has 4 ranks now\n"));
-  CHECK(job.live() == 4);
+  CHECK(job.has_live(4));
   CHECK(wait_until([&] { return has(job.process.out(), "[work/3 host=1,proc=1] here 3 of 4"); },
                    in_time));
   // Without --on: the hosts that it has, those with the fewest blocks first.
@@ -73,16 +94,16 @@ TEST_CASE("cli: grow adds ranks to a running job, shrink takes them away, and th
   CHECK(done.status == ExitStatus::exited(0));
   CHECK(has(done.out, ": ranks 2-7 on " + job.two.address() + " (2 blocks), " + job.one.address() +
                           "; it has 2 ranks now\n"));
-  CHECK(job.live() == 2);
+  CHECK(job.has_live(2));
   CHECK(has(job.order({"status", "work"}).out, "Running  0-1\n"));
   // Their end was no failure: the job is there, and its number of ranks grows again.
   CHECK(job.process.is_running());
   CHECK(job.order({"grow", "work"}).status == ExitStatus::exited(0));
-  CHECK(has(job.process.err(), "grown by ranks 2-3 to 4, as "));
-  CHECK(has(job.process.err(), "shrunk by ranks 2-7 to 2, as "));
+  CHECK(job.says("grown by ranks 2-3 to 4, as "));
+  CHECK(job.says("shrunk by ranks 2-7 to 2, as "));
   CHECK(job.order({"stop", "work"}).status == ExitStatus::exited(0));
   CHECK(job.process.wait_exit(in_time) == ExitStatus::exited(143));
-  CHECK(job.live() == 0);
+  CHECK(job.has_live(0));
 }
 
 TEST_CASE("cli: grow and shrink say in one line what is wrong, and the job is as it was") {
@@ -119,11 +140,12 @@ TEST_CASE("cli: a job grows onto its idle spares first") {
   Process job(cli({"run", "--hosts", both, "--use", "1", "-n", "1", "--name", "work", "--", "sh",
                    "-c", "exec " + sleep}));
   REQUIRE(wait_until([&] { return sleepers(sleep).size() == 1; }, in_time));
+  wait_for_launcher(both);
   const auto done =
       run_cli({"grow", "work", "--by", "2", "--timeout", "60s", "--hosts", both, "--json"});
   INFO(done.err << job.describe());
   CHECK(parse_json(done.out).at("hosts") == nlohmann::json({two.address(), one.address()}));
-  CHECK(sleepers(sleep).size() == 3);
+  CHECK(wait_until([&] { return sleepers(sleep).size() == 3; }, in_time));
   job.send_signal(SIGINT);
   CHECK(job.wait_exit(in_time) == ExitStatus::exited(130));
 }
@@ -140,6 +162,7 @@ TEST_CASE("cli: an order that is under way when the job fails, or when its launc
                      "sh", "-c", script}));
     REQUIRE(run_cli({"status", "work", "--wait", "running", "--hosts", one.address()}).status ==
             ExitStatus::exited(0));
+    wait_for_launcher(both);
     // Its ranks never become ready.
     Process order(
         cli({"grow", "work", "--on", two.address(), "--timeout", "60s", "--hosts", both}));
@@ -195,14 +218,15 @@ TEST_CASE("cli: an observer's key orders no other size; who did is in the audit 
       cli({"run", "--hosts", host.address(), "--name", "work", "--", "sh", "-c", "exec " + sleep}),
       as("alice"));
   REQUIRE(wait_until([&] { return sleepers(sleep).size() == 1; }, in_time));
+  wait_for_launcher(host.address(), as("alice"));
   const auto refused = run_cli({"grow", "work", "--hosts", host.address()}, as("eve"));
   CHECK(refused.status == ExitStatus::exited(1));
   CHECK(has(refused.err, "needs role operator, the sender has role observer"));
-  CHECK(sleepers(sleep).size() == 1);
+  CHECK(wait_until([&] { return sleepers(sleep).size() == 1; }, in_time));
   const auto done = run_cli({"grow", "work", "--hosts", host.address()}, as("alice"));
   INFO(done.err);
   CHECK(done.status == ExitStatus::exited(0));
-  CHECK(sleepers(sleep).size() == 2);
+  CHECK(wait_until([&] { return sleepers(sleep).size() == 2; }, in_time));
   const auto trail = parse_json(
       run_cli({"audit", "--json", "--mesh", "work", "--hosts", host.address()}, as("alice")).out);
   std::vector<std::string> orders;
