@@ -88,6 +88,21 @@ void AuditTrail::on_control(const AuditedPrincipal& from, const std::string& to,
   waiting_[key.first].insert_or_assign(id, std::move(entry));
 }
 
+namespace {
+
+std::string outcome_of(const ControlMessage& answer) {
+  const auto* const refusal = answer.body_as<wire::Refusal>();
+  if (refusal != nullptr)
+    return "refused: " + cut_text(text_of(refusal->detail()), kLongestEntryText);
+  // The host has passed the order on, and the owner has not done it.
+  const auto* const resized = answer.body_as<wire::MeshResized>();
+  if (resized != nullptr && resized->code() != wire::ErrorCode::none)
+    return "not done: " + cut_text(text_of(resized->problem()), kLongestEntryText);
+  return "ok";
+}
+
+}  // namespace
+
 void AuditTrail::on_answer(const wire::Envelope& envelope, Bytes body) {
   if (body.size() > kLargestAuditedAnswer && !waiting_.contains(envelope.destination_proc()))
     return;
@@ -101,9 +116,7 @@ void AuditTrail::on_answer(const wire::Envelope& envelope, Bytes body) {
   const auto entry = found->second.find(message->head().id);
   if (entry == found->second.end()) return;
   const auto* refusal = message->body_as<wire::Refusal>();
-  write(entry->second, refusal == nullptr
-                           ? "ok"
-                           : "refused: " + cut_text(text_of(refusal->detail()), kLongestEntryText));
+  write(entry->second, outcome_of(*message));
   if (entry->second.request.exec != 0 && refusal == nullptr)
     await_end(found->first, std::move(entry->second));
   found->second.erase(entry);

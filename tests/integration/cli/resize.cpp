@@ -231,6 +231,8 @@ TEST_CASE("cli: an observer's key orders no other size; who did is in the audit 
       run_cli({"audit", "--json", "--mesh", "work", "--hosts", host.address()}, as("alice")).out);
   std::vector<std::string> orders;
   for (const auto& entry : trail.at("entries")) {
+    if (entry.at("verb") == "order to shrink")
+      CHECK(has(entry.at("outcome").get<std::string>(), "no rank would be left"));
     if (entry.at("verb") == "order to grow")
       orders.push_back(entry.at("by").get<std::string>() + ": " +
                        entry.at("outcome").get<std::string>().substr(0, 8));
