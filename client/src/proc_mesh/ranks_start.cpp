@@ -4,6 +4,7 @@
 #include <chrono>
 #include <map>
 #include <thread>
+#include <utility>
 
 #include "client/src/base/wire_reports.h"
 #include "wire/supervision_generated.h"
@@ -83,10 +84,17 @@ Result<void> RanksStart::order() {
 
 Result<ControlMessage> RanksStart::await(std::uint64_t host, Connection::Answer answer) {
   auto got = answer.get();
+  auto losses = losses_;
   const auto limit = core_.config().duration(keys::spawn_idle);
   const auto end = Clock::now() + limit;
-  while (!got && may_ask_again(got.error()) && Clock::now() < end && !stop_.stop_requested()) {
+  while (!got && Clock::now() < end && !stop_.stop_requested()) {
+    const bool is_unknown = got.error().code() == ErrorCode::fate_unknown;
+    if (!is_unknown && got.error().code() != ErrorCode::would_block) break;
     monitor_.progress().wait([](const RankTable&) { return false; }, kAskAgain);
+    // Our own broker has gone, and another one is on its way: the order may have been lost with it.
+    // An agent that has heard it leaves the ranks as they are.
+    const auto known = std::exchange(losses, connection_.losses());
+    if (is_unknown && known == losses) break;
     auto message = recipe_.make(connection_, monitor_, host,
                                 monitor_.mesh().block_of(host).value_or(RankBlock{}));
     if (!message) return fail(message.error());
@@ -95,14 +103,6 @@ Result<ControlMessage> RanksStart::await(std::uint64_t host, Connection::Answer 
               .get();
   }
   return got;
-}
-
-bool RanksStart::may_ask_again(const Error& error) {
-  if (error.code() == ErrorCode::would_block) return true;
-  // Our own broker has gone, and another one is on its way: the order may have been lost with it.
-  // An agent that has heard it leaves the ranks as they are.
-  const auto before = std::exchange(losses_, connection_.losses());
-  return error.code() == ErrorCode::fate_unknown && before != losses_;
 }
 
 Result<void> RanksStart::wait_ready() {

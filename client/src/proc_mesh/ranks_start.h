@@ -50,7 +50,6 @@ class RanksStart {
   /// Its answer. A host is asked again as long as what had the number of a rank before is not over
   /// there.
   Result<ControlMessage> await(std::uint64_t host, Connection::Answer answer);
-  bool may_ask_again(const Error& error);
   /// Ended before all were ready. A plain proc that is done already was ready; one that somebody
   /// has stopped is not what was asked for.
   bool is_fallen(const RankReport& rank) const {
@@ -70,7 +69,7 @@ class RanksStart {
   MeshMonitor& monitor_;
   SpawnRecipe& recipe_;
   const std::stop_token stop_;
-  /// Connection::losses() when something was asked last.
+  /// Connection::losses() when the hosts were asked.
   std::uint64_t losses_ = 0;
   const First first_;
   RestartOrders::Messages sent_;
