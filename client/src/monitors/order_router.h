@@ -19,7 +19,7 @@ namespace meshbus {
 class Gateway;
 class MeshMonitor;
 
-/// What is ordered for a mesh of ours.
+/// The size that somebody orders for a mesh of this launcher.
 struct OrderedSize {
   bool is_growth = true;
   std::vector<HostAddr> hosts = {};

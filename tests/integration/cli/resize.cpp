@@ -51,7 +51,7 @@ struct Growing {
     words.insert(words.end(), {"--timeout", "60s", "--hosts", one.address() + "," + two.address()});
     return run_cli(words);
   }
-  /// What is said of an order that is refused; the job is as it was.
+  /// The order is refused in one line with that message, and the job is as it was.
   void refuse(const Words& words, const std::string& message, int code = 1) {
     const auto before = live();
     const auto done = order(words);

@@ -138,7 +138,7 @@ TEST_CASE(
   REQUIRE(orders.size() == 1);
   CHECK(orders[0].host == kB);
   CHECK(orders[0].restart->ranks.at(0).begin() == 1);
-  // What is lost is unknown, and not said to be dead.
+  // A lost rank is unknown; nobody says that it is dead.
   CHECK(pair.supervisor.find(kMesh)->live_on(kA) == 1);
 }
 

@@ -59,11 +59,11 @@ class SupervisedPairWorld {
   static std::string name_of(std::size_t seat);
   /// How often a controller that acts has come to answer for a mesh.
   std::size_t gains() const noexcept { return gains_; }
-  /// So many of these were meshes of which a host could not say so.
+  /// The number of those meshes of which a host could not say so.
   std::size_t blind_gains() const noexcept { return blind_gains_; }
   std::size_t restarts() const noexcept { return restarts_; }
   std::size_t launcher_meshes() const noexcept { return launcher_meshes_; }
-  /// What is wrong, in words; nothing when all is well.
+  /// The first invariant that was broken, in words; nothing when all is well.
   const std::string& problem() const noexcept { return problem_; }
   /// When all has been well for a while: what the controller that acts has to answer for is its
   /// own on all hosts that live, and is renewed there.
