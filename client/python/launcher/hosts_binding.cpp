@@ -13,8 +13,10 @@ namespace {
 
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
-/// Puts ("failure" | "state" | "restart" | "output" | "end", values...) into the inbox.
-Handlers handlers_of(const std::shared_ptr<Inbox>& inbox, bool is_streamed) {
+/// Puts ("failure" | "state" | "restart" | "output" | "order" | "end", values...) into the inbox.
+/// `orders`: those for another size; without it the mesh takes none.
+Handlers handlers_of(const std::shared_ptr<Inbox>& inbox, bool is_streamed,
+                     const std::shared_ptr<AskedOrders>& orders) {
   Handlers handlers;
   handlers.on_failure = [inbox](const RankReport& report) {
     inbox->push([report] { return py::make_tuple("failure", value_of(report)); });
@@ -34,24 +36,33 @@ Handlers handlers_of(const std::shared_ptr<Inbox>& inbox, bool is_streamed) {
         return py::make_tuple("output", rank, static_cast<int>(stream), py::bytes(text));
       });
     };
+  if (orders)
+    handlers.on_resize_order = [inbox, orders](const ResizeOrder& order) -> Result<ResizeReport> {
+      const auto asked = orders->begin(order);
+      if (!asked) return fail(ErrorCode::refused, AskedOrders::kClosed);
+      inbox->push([asked] { return py::make_tuple("order", asked); });
+      return asked->decide();
+    };
   return handlers;
 }
 
 auto spawn_procs(const PythonHosts& self, std::string name, Labels labels, Sizes sizes,
-                 const py::dict& spec, const std::shared_ptr<Inbox>& inbox) {
+                 const py::dict& spec, const std::shared_ptr<Inbox>& inbox, bool takes_orders) {
   auto made = spec_of(spec);
   const bool is_streamed = made.output == OutputMode::stream;
+  auto orders = takes_orders ? std::make_shared<AskedOrders>() : nullptr;
   return ahead_until(
       [hosts = self.held.get(), name = std::move(name),
        per_host = extent_of(std::move(labels), std::move(sizes)), made = std::move(made),
-       handlers = handlers_of(inbox, is_streamed)](std::stop_token stop) mutable {
+       handlers = handlers_of(inbox, is_streamed, orders)](std::stop_token stop) mutable {
         made.stop = std::move(stop);
         return hosts->spawn(name, per_host, made, handlers);
       },
-      [](ProcMesh procs) {
+      [orders](ProcMesh procs) {
         auto ref = procs.ref();
         return py::cast(PythonProcs{{std::make_shared<ProcMesh>(std::move(procs)), "mesh of procs"},
-                                    std::move(ref)});
+                                    std::move(ref),
+                                    orders});
       });
 }
 
@@ -114,6 +125,30 @@ auto drain_hosts(const PythonHosts& self, std::string mesh, std::string reason, 
 
 auto resume_hosts(const PythonHosts& self, std::string mesh) {
   return ahead([hosts = self.held.get(), mesh = std::move(mesh)] { return hosts->resume(mesh); });
+}
+
+py::object value_of_ordered(const OrderedResize& resize) {
+  py::list hosts;
+  for (const auto& host : resize.hosts) hosts.append(host.to_string());
+  return py::make_tuple(resize.size, ranks_of(resize.ranks), hosts);
+}
+
+auto grow_mesh(const PythonHosts& self, std::string mesh, const std::vector<std::string>& hosts,
+               std::uint64_t blocks, double timeout) {
+  GrowOptions options{.blocks = blocks};
+  for (const auto& host : hosts) options.hosts.push_back(must(HostAddr::parse(host)));
+  return ahead([hosts = self.held.get(), mesh = std::move(mesh), options,
+                timeout] { return hosts->grow_mesh(mesh, options, milliseconds_of(timeout)); },
+               &value_of_ordered);
+}
+
+auto shrink_mesh(const PythonHosts& self, std::string mesh, std::uint64_t blocks,
+                 std::optional<double> grace, double timeout) {
+  ShrinkOptions options{.blocks = blocks};
+  if (grace) options.grace = milliseconds_of(*grace);
+  return ahead([hosts = self.held.get(), mesh = std::move(mesh), options,
+                timeout] { return hosts->shrink_mesh(mesh, options, milliseconds_of(timeout)); },
+               &value_of_ordered);
 }
 
 py::dict value_of_mesh(const MeshReport& mesh) {
@@ -233,6 +268,8 @@ void bind_hosts(py::module_& module) {
       .def("meshes", &meshes_on_hosts)
       .def("events", &events_of_hosts)
       .def("logs", &logs_of_mesh)
+      .def("grow_mesh", &grow_mesh)
+      .def("shrink_mesh", &shrink_mesh)
       .def("drain", &drain_hosts)
       .def("resume", &resume_hosts)
       .def("shutdown", &shut_hosts_down)

@@ -8,6 +8,7 @@
 
 #include "client/python/bind/errors.h"
 #include "client/python/bind/inbox.h"
+#include "client/python/launcher/asked_order.h"
 #include "meshbus/client.h"
 
 /// What Python holds of the library: owners that can be closed, and are shared with the threads
@@ -49,6 +50,7 @@ struct PythonHosts {
 struct PythonProcs {
   Held<ProcMesh> held;
   ProcMeshRef ref;
+  std::shared_ptr<AskedOrders> orders = {};  ///< When it takes orders for another size.
 };
 
 /// Actors, all or some of them.

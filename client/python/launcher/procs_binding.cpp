@@ -28,11 +28,7 @@ auto stop_procs(const PythonProcs& self, const Ranks& ranks, std::string reason,
 
 /// (the reference of the mesh now, the ranks that came, the reports of those that are gone)
 py::object value_of_resize(const std::shared_ptr<ProcMesh>& procs, const ResizeReport& report) {
-  Ranks came;
-  for (const auto& block : report.came) {
-    for (auto rank = block.begin; rank < block.end; ++rank) came.push_back(rank);
-  }
-  return py::make_tuple(procs->ref(), came, values_of(report.gone));
+  return py::make_tuple(procs->ref(), ranks_of(report.came), values_of(report.gone));
 }
 
 auto grow_procs(const PythonProcs& self, const std::vector<std::string>& hosts,
@@ -56,6 +52,27 @@ auto shrink_procs(const PythonProcs& self, std::uint64_t blocks, std::string rea
   const auto procs = self.held.get();
   return ahead([procs, options] { return procs->shrink(options); },
                [procs](const ResizeReport& report) { return value_of_resize(procs, report); });
+}
+
+auto carry_out_order(const PythonProcs& self, const std::shared_ptr<AskedOrder>& order,
+                     const std::vector<std::string>& hosts) {
+  std::vector<HostAddr> where;
+  for (const auto& host : hosts) where.push_back(must(HostAddr::parse(host)));
+  const auto procs = self.held.get();
+  return ahead([order, where = std::move(where)] { return order->carry_out(where); },
+               [procs](const ResizeReport& report) { return value_of_resize(procs, report); });
+}
+
+void close_procs(PythonProcs& self) {
+  // An order that Python still looks at would be waited for.
+  if (self.orders) self.orders->close();
+  self.held.close();
+}
+
+py::list hosts_of(const AskedOrder& order) {
+  py::list all;
+  for (const auto& host : order.hosts) all.append(host.to_string());
+  return all;
 }
 
 auto signal_procs(const PythonProcs& self, const Ranks& ranks, int number) {
@@ -112,6 +129,16 @@ auto spawn_actors(const PythonProcs& self, std::string type, std::string name,
 }  // namespace
 
 void bind_procs(py::module_& module) {
+  py::class_<AskedOrder, std::shared_ptr<AskedOrder>>(module, "AskedOrder",
+                                                      "An order for another size of a mesh.")
+      .def_readonly("is_growth", &AskedOrder::is_growth)
+      .def_property_readonly("hosts", &hosts_of)
+      .def_readonly("blocks", &AskedOrder::blocks)
+      .def_property_readonly("leaving",
+                             [](const AskedOrder& order) { return ranks_of(order.leaving); })
+      .def_property_readonly("requester",
+                             [](const AskedOrder& order) { return text_of(order.requester); })
+      .def("settle", &AskedOrder::settle, py::call_guard<py::gil_scoped_release>());
   py::class_<PythonProcs>(module, "ProcMesh", "Processes that this launcher owns.")
       .def_readonly("ref", &PythonProcs::ref)
       .def("known",
@@ -129,7 +156,8 @@ void bind_procs(py::module_& module) {
       .def("close_input", &close_input)
       .def("handover", &hand_over_procs)
       .def("spawn_actors", &spawn_actors)
-      .def("close", [](PythonProcs& self) { self.held.close(); });
+      .def("carry_out", &carry_out_order)
+      .def("close", &close_procs);
 }
 
 }  // namespace meshbus::python

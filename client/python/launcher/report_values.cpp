@@ -27,6 +27,14 @@ double seconds_in(Duration duration) {
 
 }  // namespace
 
+py::list ranks_of(const RankSet& ranks) {
+  py::list all;
+  for (const auto& block : ranks) {
+    for (auto rank = block.begin; rank < block.end; ++rank) all.append(rank);
+  }
+  return all;
+}
+
 py::tuple value_of(const BindingMap& map) {
   py::list ranks;
   for (const auto& bound : map.ranks) {

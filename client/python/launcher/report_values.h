@@ -10,6 +10,8 @@ namespace meshbus::python {
 
 namespace py = pybind11;
 
+/// The numbers of the ranks.
+py::list ranks_of(const RankSet& ranks);
 py::dict value_of(const RankReport& report);
 py::tuple value_of(const BindingMap& map);
 py::dict value_of(const MeshOutcome& outcome);

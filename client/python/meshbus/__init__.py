@@ -38,45 +38,49 @@ if TYPE_CHECKING:
     from meshbus.actors import ActorMesh
     from meshbus.children import ActorContext, Child, ChildFailure
     from meshbus.future import Future, as_completed, wait
-    from meshbus.hosts import (HostMesh, attach, attach_async, slurm, slurm_async, ssh,
-                               ssh_async, start, start_async, take, take_async)
+    from meshbus.hosts import HostMesh
     from meshbus.pool import BrokenPool, Pool
     from meshbus.proc import (Proc, StopRequest, init, is_rank, own_role, role, roles,
                               this_proc)
     from meshbus.procs import ProcMesh
-    from meshbus.reports import (ActorReport, Binding, Event, Outcome, RankReport,
-                                 RestartReport)
+    from meshbus.reports import (ActorReport, Binding, Event, OrderedResize, Outcome,
+                                 RankReport, RestartReport)
+    from meshbus.resize_order import ResizeOrder
     from meshbus.process import Process
     from meshbus.spec import Bind, Limits, Restart, ignore
+    from meshbus.starts import (attach, attach_async, slurm, slurm_async, ssh, ssh_async, start,
+                                start_async, take, take_async)
 
 _LAZY = {
     "ActorMesh": "actors",
     "Child": "children", "ChildFailure": "children", "ActorContext": "children",
     "Future": "future", "as_completed": "future", "wait": "future",
-    "HostMesh": "hosts", "attach": "hosts", "slurm": "hosts", "ssh": "hosts", "start": "hosts",
-    "start_async": "hosts", "attach_async": "hosts", "slurm_async": "hosts", "ssh_async": "hosts",
-    "take": "hosts", "take_async": "hosts",
+    "HostMesh": "hosts",
+    "attach": "starts", "slurm": "starts", "ssh": "starts", "start": "starts", "take": "starts",
+    "attach_async": "starts", "slurm_async": "starts", "ssh_async": "starts",
+    "start_async": "starts", "take_async": "starts",
     "Proc": "proc", "init": "proc", "is_rank": "proc", "own_role": "proc",
     "role": "proc", "roles": "proc", "StopRequest": "proc", "this_proc": "proc",
     "BrokenPool": "pool", "Pool": "pool",
-    "ActorReport": "reports", "Binding": "reports", "Event": "reports", "Outcome": "reports",
-    "RankReport": "reports",
-    "RestartReport": "reports",
+    "ActorReport": "reports", "Binding": "reports", "Event": "reports",
+    "OrderedResize": "reports", "Outcome": "reports", "RankReport": "reports",
+    "RestartReport": "reports", "ResizeOrder": "resize_order",
     "ProcMesh": "procs",
     "Bind": "spec", "Limits": "spec", "Process": "process", "Restart": "spec", "ignore": "spec",
 }
 
 __all__ = [
     "Actor", "ActorContext", "ActorFailure", "ActorMesh", "ActorReport", "Bind", "Binding",
-    "BrokenPool", "CallError", "Child", "ChildFailure", "ConfigurationError", "Endpoint", "Error",
-    "Event", "Extent", "FateUnknown", "Future", "HostMesh", "Limits", "MeshFailure", "NotExist",
-    "OutOfRange", "Outcome", "ParseError", "Point", "Pool", "Proc", "ProcMesh", "Process",
-    "QueueFull", "RankReport", "Refused", "RemoteError", "Restart", "RestartReport", "SpawnError",
-    "StopError", "StopRequest", "SystemFailure", "Timeout", "TooLarge", "Unauthorised",
-    "Unreachable", "ValueMesh", "VersionMismatch", "as_completed", "attach", "attach_async",
-    "context", "endpoint", "ignore", "init", "is_rank", "own_role", "progress", "role", "roles",
-    "slurm", "slurm_async", "ssh", "ssh_async", "start", "start_async", "take", "take_async",
-    "this_actor", "this_proc", "versions", "wait",
+    "BrokenPool", "CallError", "Child", "ChildFailure", "ConfigurationError", "Endpoint",
+    "Error", "Event", "Extent", "FateUnknown", "Future", "HostMesh", "Limits", "MeshFailure",
+    "NotExist", "OrderedResize", "OutOfRange", "Outcome", "ParseError", "Point", "Pool", "Proc",
+    "ProcMesh", "Process", "QueueFull", "RankReport", "Refused", "RemoteError", "ResizeOrder",
+    "Restart", "RestartReport", "SpawnError", "StopError", "StopRequest", "SystemFailure",
+    "Timeout", "TooLarge", "Unauthorised", "Unreachable", "ValueMesh", "VersionMismatch",
+    "as_completed", "attach", "attach_async", "context", "endpoint", "ignore", "init",
+    "is_rank", "own_role", "progress", "role", "roles", "slurm", "slurm_async", "ssh",
+    "ssh_async", "start", "start_async", "take", "take_async", "this_actor", "this_proc",
+    "versions", "wait",
 ]
 
 

@@ -50,6 +50,14 @@ def whole(what: str, value: Any) -> int:
     return int(value)
 
 
+def blocks(value: Any) -> int:
+    """How many blocks come or go."""
+    number = whole("blocks", value)
+    if number < 1:
+        raise ConfigurationError(f"blocks is {value}: expected a number from 1")
+    return number
+
+
 def port(value: Any) -> int:
     """The number of a port."""
     number = whole("a port", value)

@@ -1,4 +1,4 @@
-"""Where processes run: `start`, `ssh`, `slurm`, `attach`, `take`, and `HostMesh`."""
+"""Where processes run: `HostMesh`."""
 from __future__ import annotations
 
 import os
@@ -8,17 +8,19 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from meshbus import _build_info, _checks, _client, _context, reports
+from meshbus import _checks, _client, _context, reports
 from meshbus._owner import ContextManager
 from meshbus.errors import ConfigurationError, Error, Unreachable
 from meshbus.future import Future, in_thread
 from meshbus.process import Process
 from meshbus.procs import Handlers, ProcMesh
-from meshbus.reports import RankReport, RestartReport
+from meshbus.reports import OrderedResize, RankReport, RestartReport
+from meshbus.resize_order import ResizeOrder
 from meshbus.spec import Bind, Limits, Restart, from_template, spec
 from meshbus.values import Axes, Extent
 
-_READY = 30.0
+READY = 30.0
+"""Seconds for hosts to be there."""
 
 
 class HostMesh(ContextManager):
@@ -68,7 +70,8 @@ class HostMesh(ContextManager):
               lease: float | None = None, partial: bool = False, mpi: bool | str = False,
               on_failure: Callable[[RankReport], object] | None = None,
               on_output: Callable[[int, str], object] | None = None,
-              on_restart: Callable[[RestartReport], object] | None = None) -> ProcMesh:
+              on_restart: Callable[[RestartReport], object] | None = None,
+              on_resize_order: Callable[[ResizeOrder], object] | None = None) -> ProcMesh:
         """Starts a command on every host, `per_host` times: `{"gpu": 4}`, `"gpu=4"`, `4`.
 
         Each process gets RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and their like. Returns when all
@@ -86,13 +89,15 @@ class HostMesh(ContextManager):
         time of a fork. mpi=True makes the ranks one MPI job ("pmi1" for MPICH, "pmix" for Open MPI,
         where the program does not say it; docs/guide/mpi.md). on_failure is called with the report
         of each rank that ends though nobody asked; without it, wait() and the end of `with` raise
-        MeshFailure.
+        MeshFailure. on_resize_order gets the orders of others for another size (`meshbus grow`,
+        grow_mesh()); without it they are refused.
         """
         made = self.spawn_async(
             command, per_host, name=name, mesh=mesh, env=env, cwd=cwd, restart=restart,
             limits=limits, cpus=cpus, bind=bind, process=process, stdin=stdin, zygote=zygote,
             output=output, ready=ready, grace=grace, lease=lease, partial=partial, mpi=mpi,
-            on_failure=on_failure, on_output=on_output, on_restart=on_restart)
+            on_failure=on_failure, on_output=on_output, on_restart=on_restart,
+            on_resize_order=on_resize_order)
         try:
             return made.result()
         except BaseException:
@@ -113,7 +118,8 @@ class HostMesh(ContextManager):
                     partial: bool = False, mpi: bool | str = False,
                     on_failure: Callable[[RankReport], object] | None = None,
                     on_output: Callable[[int, str], object] | None = None,
-                    on_restart: Callable[[RestartReport], object] | None = None
+                    on_restart: Callable[[RestartReport], object] | None = None,
+                    on_resize_order: Callable[[ResizeOrder], object] | None = None
                     ) -> Future[ProcMesh]:
         """The same as a Future: `await hosts.spawn_async(...)`. cancel() gives the spawn up, and
         stops what was started."""
@@ -130,9 +136,9 @@ class HostMesh(ContextManager):
             from_template(made, zygote)
         extent = Extent.of(per_host)
         inbox = _client.Inbox()
-        handlers = Handlers(on_failure, on_output, on_restart)
-        pending = self._core.spawn(name, list(extent.labels),
-                                   list(extent.sizes), made, inbox)
+        handlers = Handlers(on_failure, on_output, on_restart, on_resize_order)
+        pending = self._core.spawn(name, list(extent.labels), list(extent.sizes), made, inbox,
+                                   on_resize_order is not None)
         future = Future(pending, lambda core: ProcMesh(core, inbox, self, handlers,
                                                         restart is not None))
         # Nobody waits any more: so it was given up.
@@ -152,7 +158,8 @@ class HostMesh(ContextManager):
                 grace: float | None = None, lease: float | None = None, partial: bool = False,
                 on_failure: Callable[[RankReport], object] | None = None,
                 on_output: Callable[[int, str], object] | None = None,
-                on_restart: Callable[[RestartReport], object] | None = None) -> ProcMesh:
+                on_restart: Callable[[RestartReport], object] | None = None,
+                on_resize_order: Callable[[ResizeOrder], object] | None = None) -> ProcMesh:
         """Starts Python processes for actors, `per_host` on every host: this interpreter (or
         `python`), with the sys.path of this program. `setup` is called in each of them first.
         `zygote=["numpy", "torch"]`: each host imports these once, and its workers are copies of
@@ -163,7 +170,7 @@ class HostMesh(ContextManager):
             env={"PYTHONPATH": os.pathsep.join(paths), **(env or {})}, cwd=cwd, restart=restart,
             limits=limits, cpus=cpus, bind=bind, process=process, zygote=zygote, output=output,
             ready=ready, grace=grace, lease=lease, partial=partial, on_failure=on_failure,
-            on_output=on_output, on_restart=on_restart)
+            on_output=on_output, on_restart=on_restart, on_resize_order=on_resize_order)
         if setup is not None:
             try:
                 mesh.run(setup)
@@ -179,7 +186,7 @@ class HostMesh(ContextManager):
     def inside(self, per_host: Axes = None, *, wrapper: Iterable[str] = (), program: str = "",
                env: Mapping[str, str] | None = None, limits: Limits | None = None,
                cpus: Iterable[int] = (), containment: str = "",
-               settings: Mapping[str, object] | None = None, ready: float = _READY) -> HostMesh:
+               settings: Mapping[str, object] | None = None, ready: float = READY) -> HostMesh:
         """Hosts that are processes on these ones: `per_host` on each starts, and each becomes a
         host with processes of its own. limits and cpus bound all that is in it. Whatever ends the
         process ends its host, and is the reason in the reports of the ranks there.
@@ -195,7 +202,7 @@ class HostMesh(ContextManager):
                      program: str = "", env: Mapping[str, str] | None = None,
                      limits: Limits | None = None, cpus: Iterable[int] = (),
                      containment: str = "", settings: Mapping[str, object] | None = None,
-                     ready: float = _READY) -> Future[HostMesh]:
+                     ready: float = READY) -> Future[HostMesh]:
         """The same as a Future: `await hosts.inside_async(...)`."""
         is_local = all(host.startswith("unix:") for host in self.hosts)
         program = program or (_context.program() if is_local else "")
@@ -203,10 +210,10 @@ class HostMesh(ContextManager):
         made = spec([program or "meshbus"], mesh=False, env=dict(env or {}), cwd=None,
                     restart=None, limits=limits, cpus=cpus, bind=None, output="capture",
                     ready=None, partial=False, grace=None, stdin=())
-        return _made(self._core.inside(list(extent.labels), list(extent.sizes), made,
-                                       _checks.words("wrapper", wrapper), program,
-                                       _checks.settings(settings), containment,
-                                       _checks.seconds("ready", ready)), True)
+        return host_mesh(self._core.inside(list(extent.labels), list(extent.sizes), made,
+                                           _checks.words("wrapper", wrapper), program,
+                                           _checks.settings(settings), containment,
+                                           _checks.seconds("ready", ready)), True)
 
     # --- what is there ------------------------------------------------------------------------
     def meshes(self, timeout: float = 10, *, partial: bool = False) -> list[MeshInfo]:
@@ -237,6 +244,38 @@ class HostMesh(ContextManager):
         stream = Future(self._core.logs(wanted, sorted(ranks), tail, follow, inbox),
                         _same).result()
         return _read(stream, inbox)
+
+    # --- orders to the launchers of others ----------------------------------------------------
+    def grow_mesh(self, mesh: str, hosts: Iterable[str] | None = None, *, blocks: int = 1,
+                  timeout: float = 60) -> OrderedResize:
+        """Orders the launcher of a mesh on these hosts, by its whole name, to add blocks to it, as
+        ProcMesh.grow() does, and waits for what comes of it. Its launcher has to take such orders
+        (on_resize_order); `meshbus run` and Pool do. It gives the order up at the timeout. Raises
+        NotExist, Unauthorised; Refused and SpawnError with what the launcher says, whose mesh is
+        as it was; Timeout and FateUnknown when it has not answered: look at the size then."""
+        return self.grow_mesh_async(mesh, hosts, blocks=blocks, timeout=timeout).result()
+
+    def grow_mesh_async(self, mesh: str, hosts: Iterable[str] | None = None, *, blocks: int = 1,
+                        timeout: float = 60) -> Future[OrderedResize]:
+        """The same as a Future."""
+        named = [_checks.text("a host", host) for host in ([] if hosts is None else hosts)]
+        if hosts is not None and not named:
+            raise ConfigurationError("grow_mesh(): there is no host in the list")
+        return Future(self._core.grow_mesh(_checks.text("mesh", mesh), named,
+                                           _checks.blocks(blocks),
+                                           _checks.seconds("timeout", timeout)), _ordered)
+
+    def shrink_mesh(self, mesh: str, blocks: int = 1, *, grace: float | None = None,
+                    timeout: float = 60) -> OrderedResize:
+        """The same for ProcMesh.shrink(): the last blocks go."""
+        return self.shrink_mesh_async(mesh, blocks, grace=grace, timeout=timeout).result()
+
+    def shrink_mesh_async(self, mesh: str, blocks: int = 1, *, grace: float | None = None,
+                          timeout: float = 60) -> Future[OrderedResize]:
+        """The same as a Future."""
+        return Future(self._core.shrink_mesh(_checks.text("mesh", mesh), _checks.blocks(blocks),
+                                             _checks.optional("grace", grace),
+                                             _checks.seconds("timeout", timeout)), _ordered)
 
     def drain(self, mesh: ProcMesh | str = "", *, reason: str = "drain", hold: bool = False,
               grace: float | None = None) -> dict[str, int]:
@@ -339,6 +378,11 @@ def _complete(answer: tuple[list[dict[str, Any]], list[tuple[str, str]]],
     return found
 
 
+def _ordered(value: Any) -> OrderedResize:
+    size, ranks, hosts = value
+    return OrderedResize(size, list(ranks), list(hosts))
+
+
 def _counts(value: dict[str, int]) -> dict[str, int]:
     return value
 
@@ -360,91 +404,6 @@ def _read(stream: _client.LogStream,
         inbox.close()
 
 
-def _made(pending: _client.Pending, is_owner: bool) -> Future[HostMesh]:
+def host_mesh(pending: _client.Pending, is_owner: bool) -> Future[HostMesh]:
+    """For the package: the hosts, later."""
     return Future(pending, lambda core: HostMesh(core, is_owner))
-
-
-def start(hosts: Axes = 1, *, containment: str = "", settings: Mapping[str, object] | None = None,
-          ready: float = _READY) -> HostMesh:
-    """Starts hosts on this machine. They end with this program, however it ends."""
-    return start_async(hosts, containment=containment, settings=settings, ready=ready).result()
-
-
-def start_async(hosts: Axes = 1, *, containment: str = "",
-                settings: Mapping[str, object] | None = None,
-                ready: float = _READY) -> Future[HostMesh]:
-    """The same as a Future: `async with await meshbus.start_async() as hosts`."""
-    extent = Extent(host=hosts) if isinstance(hosts, int) else Extent.of(hosts)
-    return _made(_context.connect().process(list(extent.labels), list(extent.sizes),
-                                            _context.program(), _checks.settings(settings),
-                                            containment, _checks.seconds("ready", ready)), True)
-
-
-def ssh(*destinations: str, program: str = "", containment: str = "",
-        settings: Mapping[str, object] | None = None, ready: float = _READY) -> HostMesh:
-    """Starts a host on each machine by OpenSSH: `ssh("h1", "user@h2:2222")`. `program` is
-    `meshbus` there; default: the one in PATH there, which must be of this release. They end with
-    this program."""
-    return ssh_async(*destinations, program=program, containment=containment, settings=settings,
-                     ready=ready).result()
-
-
-def ssh_async(*destinations: str, program: str = "", containment: str = "",
-              settings: Mapping[str, object] | None = None,
-              ready: float = _READY) -> Future[HostMesh]:
-    """The same as a Future."""
-    return _made(_context.connect().ssh(_checks.words("ssh(...)", destinations), program,
-                                        _checks.settings(settings), containment,
-                                        _checks.seconds("ready", ready),
-                                        "" if program else _build_info.VERSION), True)
-
-
-def slurm(*, program: str = "", containment: str = "",
-          settings: Mapping[str, object] | None = None, ready: float = _READY) -> HostMesh:
-    """Starts a host on each node of the Slurm job that this program is part of."""
-    return slurm_async(program=program, containment=containment, settings=settings,
-                       ready=ready).result()
-
-
-def slurm_async(*, program: str = "", containment: str = "",
-                settings: Mapping[str, object] | None = None,
-                ready: float = _READY) -> Future[HostMesh]:
-    """The same as a Future."""
-    return _made(_context.connect().slurm(program or _context.program(),
-                                          _checks.settings(settings), containment,
-                                          _checks.seconds("ready", ready)), True)
-
-
-def attach(*addresses: str, name: str = "hosts", timeout: float = 5) -> HostMesh:
-    """Running hosts, by their addresses (`attach("tcp:h1:7420", "tcp:h2:7420")`) or by the `ref` of
-    a HostMesh. They stay when this program ends."""
-    return attach_async(*addresses, name=name, timeout=timeout).result()
-
-
-def attach_async(*addresses: str, name: str = "hosts", timeout: float = 5) -> Future[HostMesh]:
-    """The same as a Future."""
-    return _attached("attach()", addresses, name, timeout, is_taken=False)
-
-
-def take(*addresses: str, name: str = "hosts", timeout: float = 5) -> HostMesh:
-    """Running hosts, as for attach(), owned from now on: they are told to end when this program is
-    done with them, and stay when it is killed. A controller that answers for them is asked to give
-    them back."""
-    return take_async(*addresses, name=name, timeout=timeout).result()
-
-
-def take_async(*addresses: str, name: str = "hosts", timeout: float = 5) -> Future[HostMesh]:
-    """The same as a Future."""
-    return _attached("take()", addresses, name, timeout, is_taken=True)
-
-
-def _attached(what: str, addresses: tuple[str, ...], name: str, timeout: float, *,
-              is_taken: bool) -> Future[HostMesh]:
-    words = _checks.words(what, addresses)
-    seconds = _checks.seconds("timeout", timeout)
-    if not words:
-        raise ConfigurationError(f"{what} wants the addresses of hosts, or the ref of a HostMesh")
-    context = _context.connect()
-    if len(words) == 1 and "@" in words[0] and not words[0].startswith("unix:"):
-        return _made(context.attach_ref(words[0], seconds, is_taken), is_taken)
-    return _made(context.attach(name, words, seconds, is_taken), is_taken)

@@ -18,6 +18,7 @@ from meshbus.future import Future, check_process
 from meshbus.hosts import HostMesh
 from meshbus.spec import Restart, ignore
 from meshbus.reports import RankReport
+from meshbus.resize_order import ResizeOrder
 from meshbus.values import Axes
 
 P = ParamSpec("P")
@@ -66,6 +67,7 @@ class Pool(concurrent.futures.Executor):
     """Runs functions in worker processes on many hosts: `pool.submit(f, x)`, `pool.map(f, xs)`.
 
     It is a concurrent.futures.Executor: what takes one takes this. A worker that dies is replaced.
+    grow(), shrink(), and the orders of others (`meshbus grow`) change the number of workers.
     Its task is run again, `retries` times; then it fails with FateUnknown or Unreachable, and the
     exit report of the worker in a note. `initializer(*initargs)` runs first in each worker.
 
@@ -90,7 +92,7 @@ class Pool(concurrent.futures.Executor):
             raise ConfigurationError("per_host is 0: a pool needs a worker")
         if _checks.whole("retries", retries) < 0:
             raise ConfigurationError(f"retries is {retries}: expected a number from 0")
-        if taken := {"on_failure", "restart", "setup"} & workers.keys():
+        if taken := {"on_failure", "on_resize_order", "restart", "setup"} & workers.keys():
             raise ConfigurationError(f"{', '.join(sorted(taken))}: a Pool decides that itself; "
                                      "initializer= is called first in each worker")
         self._process = os.getpid()
@@ -101,8 +103,10 @@ class Pool(concurrent.futures.Executor):
         self._is_closed = False  # no new tasks
         self._problem: str | None = None  # why no worker is left
         self._calls: set[Future[Any]] = set()  # that are under way
+        self._made = threading.Event()  # from here on orders for another size are carried out
         self._procs = hosts.workers(per_host, name=name, on_failure=ignore,
                                     restart=Restart(on="always", delay=0.05, max_delay=5),
+                                    on_resize_order=self._carry_out,
                                     **workers)
         self._num_workers = len(self._procs)
         self._serving = self._num_workers  # threads
@@ -112,6 +116,7 @@ class Pool(concurrent.futures.Executor):
         _context.remember(self)
         for thread in self._threads:
             thread.start()
+        self._made.set()
 
     def _thread(self, rank: int) -> threading.Thread:
         return threading.Thread(target=self._serve, args=(rank,), daemon=True,
@@ -121,9 +126,12 @@ class Pool(concurrent.futures.Executor):
         """Adds workers, as ProcMesh.grow() does: those of one more host for each of these, or of
         `blocks` more on the hosts that there are. They take tasks at once."""
         check_process(self._process)
+        self._grow(lambda: self._procs.grow(hosts, blocks=blocks))
+
+    def _grow(self, grow: Callable[[], list[int]]) -> None:
         with self._resizing:
             self._check_open()
-            ranks = self._procs.grow(hosts, blocks=blocks)
+            ranks = grow()
             with self._changed:
                 threads = [self._thread(rank) for rank in ranks]
                 self._threads[ranks[0]:] = threads
@@ -137,24 +145,37 @@ class Pool(concurrent.futures.Executor):
         """Takes the last workers away, those of `blocks` hosts: each ends when the task is done
         that it has."""
         check_process(self._process)
+        self._shrink(_checks.blocks(blocks), lambda: self._procs.shrink(blocks))
+
+    def _shrink(self, blocks: int, shrink: Callable[[], object]) -> None:
         with self._resizing:
             self._check_open()
             each = len(self._procs) // self._procs._num_blocks
-            left = len(self._procs) - each * _checks.whole("blocks", blocks)
-            if blocks < 1 or left < each:
-                raise ConfigurationError(f"blocks is {blocks}: expected 1 to "
-                                         f"{self._procs._num_blocks - 1}")
+            left = len(self._procs) - each * blocks
+            if left < each:
+                raise ConfigurationError(f"blocks is {blocks}: of {self._procs._num_blocks} one "
+                                         "must be left")
             with self._changed:
                 self._limit = left
                 self._changed.notify_all()
             for thread in self._threads[left:]:
                 thread.join()
             try:
-                self._procs.shrink(blocks)
+                shrink()
             finally:
                 with self._changed:
                     self._limit = len(self._procs)
                     del self._threads[left:]
+
+    def _carry_out(self, order: ResizeOrder) -> None:
+        """Somebody else orders another number of workers."""
+        self._made.wait()
+        if order.is_growth:
+            self._grow(order.carry_out)
+        elif order.blocks >= self._procs._num_blocks:
+            order.carry_out()  # says that no worker would be left
+        else:
+            self._shrink(order.blocks, order.carry_out)
 
     def _check_open(self) -> None:
         with self._changed:

@@ -22,6 +22,7 @@ from meshbus.event_stream import EventStream
 from meshbus.future import Flag, Future, check_process
 from meshbus.proc_view import TIMEOUT, OneProc, ProcView
 from meshbus.reports import ActorReport, Binding, Event, Outcome, RankReport
+from meshbus.resize_order import ResizeOrder, decide
 from meshbus.values import Extent, ValueMesh
 
 if TYPE_CHECKING:
@@ -115,12 +116,22 @@ class ProcMesh(ContextManager):
     def _dispatch(self) -> None:
         try:
             while (item := self._inbox.get()) is not None:
-                self._take(reports.event(item))
+                if item[0] == "order":
+                    self._take_order(item[1])
+                else:
+                    self._take(reports.event(item))
         finally:
             self._failed.fill()
             self._ended.fill()
             for stream in list(self._streams):
                 stream._put(None)
+
+    def _take_order(self, order: _client.AskedOrder) -> None:
+        handler = self._handlers.on_resize_order
+        assert handler is not None
+        # A growth waits for ranks, and events must go on meanwhile.
+        threading.Thread(target=decide, args=(order, self, handler), name="meshbus-order",
+                         daemon=True).start()
 
     def _take(self, event: Event) -> None:
         with self._lock:
@@ -407,7 +418,7 @@ class ProcMesh(ContextManager):
         named = [_checks.text("a host", host) for host in ([] if hosts is None else hosts)]
         if hosts is not None and not named:
             raise ConfigurationError("grow(): there is no host in the list")
-        pending = self._core.grow(named, self._blocks(blocks))
+        pending = self._core.grow(named, _checks.blocks(blocks))
         def grown(result: Any) -> list[int]:
             self._resized(result[0])
             return list(result[1])
@@ -425,17 +436,13 @@ class ProcMesh(ContextManager):
         """The same as a Future."""
         check_process(self._process)
         _checks.text("reason", reason)
-        pending = self._core.shrink(self._blocks(blocks), reason, _checks.optional("grace", grace),
+        pending = self._core.shrink(_checks.blocks(blocks), reason,
+                                    _checks.optional("grace", grace),
                                     _checks.optional("timeout", timeout))
         def shrunk(result: Any) -> list[RankReport]:
             self._resized(result[0])
             return [reports.rank_report(rank) for rank in result[2]]
         return Future(pending, shrunk)
-
-    def _blocks(self, blocks: int) -> int:
-        if _checks.whole("blocks", blocks) < 1:
-            raise ConfigurationError(f"blocks is {blocks}: expected a number from 1")
-        return blocks
 
     @property
     def _num_blocks(self) -> int:
@@ -553,11 +560,13 @@ class ProcMesh(ContextManager):
 
 @dataclass
 class Handlers:
-    """For the package: the functions that hear of a mesh. They run on its own thread."""
+    """For the package: the functions that hear of a mesh. They run on its own thread, and
+    on_resize_order on one for each order."""
 
     on_failure: Callable[[RankReport], object] | None = None
     on_output: Callable[[int, str], object] | None = None
     on_restart: Callable[[reports.RestartReport], object] | None = None
+    on_resize_order: Callable[[ResizeOrder], object] | None = None
 
     def tell(self, event: Event) -> None:
         """Calls what is there for the event."""

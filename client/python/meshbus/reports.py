@@ -25,6 +25,18 @@ class Binding:
 
 
 @dataclass(frozen=True)
+class OrderedResize:
+    """What came of an order for another size: see HostMesh.grow_mesh()."""
+
+    size: int
+    """The ranks of the mesh now."""
+    ranks: list[int]
+    """Those that came, or went."""
+    hosts: list[str]
+    """The host of each block of them, in order."""
+
+
+@dataclass(frozen=True)
 class RankReport:
     """One rank: its place, its state, and, when it has ended, its exit report."""
 
