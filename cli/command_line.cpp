@@ -122,8 +122,16 @@ std::vector<const CLI::App*> verbs_of(const CLI::App& app) {
   return app.get_subcommands([](const CLI::App*) { return true; });
 }
 
-/// A flag of mpirun, srun or torchrun among the words, and what to write instead; or nothing.
+/// A flag of mpirun, srun or torchrun among the words, or one that other servers have, and what to
+/// write instead; or nothing.
 std::string foreign_hint(const CLI::App& verb, int argc, char** argv) {
+  if (verb.get_name() == "host") {
+    for (const auto* const word : {"--listen", "--port", "--address"}) {
+      if (std::find(argv + 2, argv + argc, std::string_view(word)) != argv + argc)
+        return "meshbus host has no " + std::string(word) + "; it takes --bind tcp:HOST:PORT";
+    }
+    return {};
+  }
   if (verb.get_name() != "run" && verb.get_name() != "spawn") return {};
   for (int i = 2; i < argc && std::string_view(argv[i]) != "--"; ++i) {
     const std::string word = std::string(argv[i]).substr(0, std::string(argv[i]).find('='));
@@ -163,7 +171,8 @@ std::string suggestion(const CLI::App& app, int argc, char** argv,
   for (auto& name : names) name.remove_prefix(2);
   const auto near = did_you_mean(std::string_view(word).substr(2), names);
   return path + " " + first + " has no " + word +
-         (near.empty() ? "" : "; did you mean --" + std::string(near) + "?");
+         (near.empty() ? "; its options are in " + path + " " + first + " --help"
+                       : "; did you mean --" + std::string(near) + "?");
 }
 
 /// Every user of the machine can read a command line: overwrites what is secret in this one.

@@ -302,6 +302,14 @@ def test_cast_tells_all(workers):
         assert list(actors.add(0)) == [10] * 4
 
 
+def test_a_cast_with_arguments_that_do_not_fit_is_refused_at_its_sender(workers):
+    with workers.spawn(Counter) as actors:
+        for args, kwargs in (((), {}), ((1, 2), {}), ((1,), {"more": 2}), ((), {"b": 1})):
+            with pytest.raises(TypeError, match=r"^Counter\.add\(.*\): "):
+                actors.add.cast(*args, **kwargs)
+        assert list(actors.add(1)) == [1] * 4
+
+
 def test_an_exception_of_a_cast_is_the_failure_of_its_actor(workers):
     heard = []
     actors = workers.options(on_failure=heard.append).spawn(Counter)

@@ -37,11 +37,12 @@ std::string ErrorFiles::path_of(const Proc& proc) const {
   const bool is_given = std::any_of(variables.begin(), variables.end(), [](const auto& variable) {
     return variable.first == kVariable;
   });
-  if (directory_.empty() || is_given) return {};
-  return directory_ + "/" + proc.mesh.name + "." + std::to_string(proc.rank()) + ".error";
+  if (folder_ == nullptr || is_given) return {};
+  return folder_->path() + "/" + proc.mesh.name + "." + std::to_string(proc.rank()) + ".error";
 }
 
 std::string ErrorFiles::take(const Proc& proc) const {
+  if (folder_ == nullptr || folder_->is_empty()) return {};
   const auto path = path_of(proc);
   if (path.empty()) return {};
   const auto& settings = proc.mesh.spec.command.settings;

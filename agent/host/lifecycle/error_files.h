@@ -1,7 +1,9 @@
 #pragma once
 
+#include <memory>
 #include <string>
 
+#include "agent/host/lifecycle/rank_folder.h"
 #include "agent/host/model/proc.h"
 
 namespace meshbus::host {
@@ -13,8 +15,8 @@ class ErrorFiles {
   /// The variable that has the path.
   static constexpr const char* kVariable = "TORCHELASTIC_ERROR_FILE";
 
-  /// A directory that is there, only for us; empty: ranks find no path.
-  explicit ErrorFiles(std::string directory) : directory_(std::move(directory)) {}
+  /// Null: ranks find no path.
+  explicit ErrorFiles(std::shared_ptr<RankFolder> folder) : folder_(std::move(folder)) {}
 
   /// Empty: this rank has none, because it was given another one or there is no directory.
   std::string path_of(const Proc& proc) const;
@@ -23,7 +25,7 @@ class ErrorFiles {
   std::string take(const Proc& proc) const;
 
  private:
-  std::string directory_;
+  std::shared_ptr<RankFolder> folder_;
 };
 
 }  // namespace meshbus::host

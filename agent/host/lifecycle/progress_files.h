@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
+#include "agent/host/lifecycle/rank_folder.h"
 #include "agent/host/model/proc.h"
 
 namespace meshbus::host {
@@ -13,19 +15,19 @@ namespace meshbus::host {
 class ProgressFiles {
  public:
   /// Makes the directory, with mode 0700; one that is there is that of an earlier agent of this
-  /// host. When it is empty or cannot be made, ranks find no MESHBUS_PROGRESS.
+  /// host. When `directory` is empty or cannot be made, ranks find no MESHBUS_PROGRESS.
   explicit ProgressFiles(std::string directory);
 
-  /// Empty: there is none.
-  const std::string& directory() const noexcept { return directory_; }
-  bool is_kept() const noexcept { return !directory_.empty(); }
+  /// Null: there is none.
+  const std::shared_ptr<RankFolder>& folder() const noexcept { return folder_; }
+  bool is_kept() const noexcept { return folder_ != nullptr; }
   std::string path_of(const Proc& proc) const;
   /// The last beat, in seconds since 1970 UTC; 0 = none.
   std::uint32_t last_beat(const Proc& proc) const;
   void remove(const Proc& proc) const;
 
  private:
-  std::string directory_;
+  std::shared_ptr<RankFolder> folder_;
 };
 
 }  // namespace meshbus::host

@@ -25,7 +25,7 @@ class Spawner {
         keeper_(keeper),
         bootstraps_(bootstraps),
         progress_(progress),
-        errors_(progress.directory()),
+        errors_(progress.folder()),
         in_flight_(in_flight),
         parent_death_signal_(parent_death_signal),
         on_failed_(std::move(on_failed)) {}

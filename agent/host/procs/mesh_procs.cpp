@@ -30,7 +30,7 @@ MeshProcs::MeshProcs(Reactor& reactor, UniqueFd keeper_socket, BootstrapWriter b
               }),
       keeper_(std::move(keeper_socket), keeper_events()),
       ending_(reactor, keeper_, table_, outputs_, inputs_, *this,
-              MemoryKills::of_host(options.limits.v2_path()), ErrorFiles(progress_.directory())),
+              MemoryKills::of_host(options.limits.v2_path()), ErrorFiles(progress_.folder())),
       drains_(reactor, table_, ending_, host_),
       launches_(reactor, table_, keeper_, ending_, outputs_, inputs_,
                 {.host = host_, .own_pid_namespace = options.own_pid_namespace}),

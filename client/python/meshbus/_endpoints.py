@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from meshbus import _checks, _wire
-from meshbus.actor import Actor, Endpoint, Stream, endpoints_of, no_endpoint
+from meshbus.actor import (Actor, Endpoint, EndpointMethod, Stream, endpoints_of,
+                           no_endpoint)
 from meshbus.errors import ConfigurationError, Error, NotExist, Refused, RemoteError, Timeout
 from meshbus.future import Future, readable
 from meshbus.values import Extent, Point, ValueMesh, failed
@@ -57,18 +58,20 @@ def _decode_one(answer: Any, ordinal: int, endpoint: ActorEndpoint) -> Any:
 class ActorEndpoint(Endpoint[Any, Any]):
     """An endpoint of a mesh of actors, with the time that its answers may take."""
 
-    __slots__ = ("_core", "_name", "_timeout", "_extent", "_what")
+    __slots__ = ("_core", "_name", "_timeout", "_extent", "_what", "_method")
 
-    def __init__(self, core: Actors, name: str, what: str,
+    def __init__(self, core: Actors, name: str, method: EndpointMethod[Any, Any], what: str,
                  timeout: float = _TIMEOUT) -> None:
         self._core = core
         self._name = name
+        self._method = method
         self._what = what
         self._timeout = timeout
         self._extent = Extent.from_shape(core.shape)
 
     def options(self, *, timeout: float | None) -> ActorEndpoint:
-        return ActorEndpoint(self._core, self._name, self._what, _checks.timeout(timeout))
+        return ActorEndpoint(self._core, self._name, self._method, self._what,
+                             _checks.timeout(timeout))
 
     @property
     def what(self) -> str:
@@ -110,6 +113,8 @@ class ActorEndpoint(Endpoint[Any, Any]):
         return self.call(*args, **kwargs)._then(lambda values: values[0])
 
     def cast(self, *args: Any, **kwargs: Any) -> None:
+        # There, it would be the failure of the actors.
+        self._method.check(self._what, args, kwargs)
         pending = self._core.send(self._name, self._body(args, kwargs))
         if pending is not None:
             Future(pending, lambda _: None).result()
@@ -176,7 +181,8 @@ class ActorsView:
         if name.startswith("__") or name not in self._names:
             raise no_endpoint(self._cls, name)
         self._check_caller()
-        made = ActorEndpoint(self._core, name, f"{self._cls.__name__}.{name}")
+        made = ActorEndpoint(self._core, name, self._names[name],
+                             f"{self._cls.__name__}.{name}")
         self.__dict__[name] = made
         return made
 

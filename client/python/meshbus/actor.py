@@ -88,6 +88,18 @@ class EndpointMethod(Generic[P, R]):
         self.fatal = fatal
         self.__doc__ = function.__doc__
         self.__name__ = function.__name__
+        self._signature: inspect.Signature | None = None
+
+    def check(self, what: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """For the package: raises TypeError when it cannot be called with these."""
+        if self._signature is None:
+            # Of what runs in the rank: a decorator may take other arguments than what it wraps.
+            whole = inspect.signature(self.function, follow_wrapped=False)
+            self._signature = whole.replace(parameters=list(whole.parameters.values())[1:])
+        try:
+            self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{what}{self._signature}: {error}") from None
 
     def __get__(self, instance: object, owner: type) -> Endpoint[P, R]:
         if instance is None:
@@ -131,7 +143,7 @@ def endpoint(function: Callable[..., Any] | None = None, /, *, thread: Thread = 
     """Makes a method of an actor callable from elsewhere. `def` or `async def`.
 
     An exception of a call is raised at its caller, and the actor lives on; an exception of a cast
-    is the failure of its actor. `thread="main"`: it runs on the main thread of its rank, for
+    is the failure of its actor. (A cast with arguments that do not fit raises TypeError instead.) `thread="main"`: it runs on the main thread of its rank, for
     libraries that insist on it. `fatal=True`: an exception of a call is the failure of its actor,
     too.
     """

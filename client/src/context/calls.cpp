@@ -39,6 +39,15 @@ Result<std::optional<bool>> Calls::how_to_hold(const BodyParts& body, const Host
   });
 }
 
+Error Calls::explain(const ProcName& proc, const Error& error) const {
+  return updates_.explain(proc, gateway_.status().explain(error));
+}
+
+Error Calls::explain(const ProcMeshRef& view, std::uint64_t ordinal, const Error& error) const {
+  const auto proc = view.proc_at(ordinal);
+  return proc ? explain(proc->name(), error) : error;
+}
+
 Result<std::uint64_t> Calls::begin_call(const ProcId& proc, const Destination& to,
                                         std::uint32_t port, const HeldBody& body,
                                         std::chrono::milliseconds deadline,
@@ -47,11 +56,12 @@ Result<std::uint64_t> Calls::begin_call(const ProcId& proc, const Destination& t
   if (bus == nullptr) return fail(gateway_.closed_error());
   if (auto loss = hosts_.loss_of(proc.host())) return fail(std::move(*loss));
   if (auto refusal = updates_.refusal_of(proc.name())) return fail(std::move(*refusal));
-  const auto id = bus->call(to, port, body, clamp(deadline),
-                            [this, answer = std::move(answer)](Result<std::string> result) {
-                              if (!result) result = fail(gateway_.status().explain(result.error()));
-                              answer(std::move(result));
-                            });
+  const auto id =
+      bus->call(to, port, body, clamp(deadline),
+                [this, name = proc.name(), answer = std::move(answer)](Result<std::string> result) {
+                  if (!result) result = fail(explain(name, result.error()));
+                  answer(std::move(result));
+                });
   core_.sender().see_off(*bus, /*is_urgent=*/true);
   return id;
 }
@@ -167,14 +177,14 @@ std::uint64_t Calls::begin_call_all(const Prepared& prepared, std::uint32_t port
   auto* const bus = gateway_.bus();
   for (const auto& [ordinal, loss] : prepared.losses) answer(ordinal, fail(loss));
   if (prepared.losses.size() == prepared.plan->targets.size()) return 0;
-  const auto id = bus->cast_call(prepared.plan, port, body, clamp(deadline),
-                                 [this, losses = prepared.losses, answer = std::move(answer)](
-                                     std::uint64_t ordinal, Result<std::string> result) {
-                                   if (losses.contains(ordinal)) return;
-                                   if (!result)
-                                     result = fail(gateway_.status().explain(result.error()));
-                                   answer(ordinal, std::move(result));
-                                 });
+  const auto id = bus->cast_call(
+      prepared.plan, port, body, clamp(deadline),
+      [this, losses = prepared.losses, plan = prepared.plan, answer = std::move(answer)](
+          std::uint64_t ordinal, Result<std::string> result) {
+        if (losses.contains(ordinal)) return;
+        if (!result) result = fail(explain(plan->view, ordinal, result.error()));
+        answer(ordinal, std::move(result));
+      });
   core_.sender().see_off(*bus, /*is_urgent=*/true);
   return id;
 }

@@ -68,6 +68,9 @@ class Calls {
   Result<std::uint64_t> begin_call(const ProcId& proc, const Destination& to, std::uint32_t port,
                                    const HeldBody& body, std::chrono::milliseconds deadline,
                                    Bus::CallAnswer answer);
+  /// The error of a call to that proc, with what this launcher knows.
+  Error explain(const ProcName& proc, const Error& error) const;
+  Error explain(const ProcMeshRef& view, std::uint64_t ordinal, const Error& error) const;
   std::uint64_t begin_call_all(const Prepared& prepared, std::uint32_t port, const HeldBody& body,
                                std::chrono::milliseconds deadline, Bus::CastAnswer answer);
 

@@ -97,6 +97,14 @@ std::uint64_t MeshProgress::restarts_of(std::uint64_t rank) const {
   return rank < facts_.table.size() ? facts_.table.rank(rank).restarts : 0;
 }
 
+std::optional<RankReport> MeshProgress::end_of(std::uint64_t rank) const {
+  const std::lock_guard lock(mutex_);
+  if (rank >= facts_.table.size()) return std::nullopt;
+  const auto& report = facts_.table.rank(rank);
+  if (!report.is_terminal() || report.is_restarting) return std::nullopt;
+  return report;
+}
+
 bool MeshProgress::is_ours() const {
   const std::lock_guard lock(mutex_);
   return !facts_.is_abandoned && !facts_.is_handed_over && !facts_.moving.is_taking &&

@@ -100,6 +100,8 @@ class MeshProgress {
   RestartPlan restart_plan(Time now) const;
   /// How often that rank was started again.
   std::uint64_t restarts_of(std::uint64_t rank) const;
+  /// How that rank has ended, when it is known to have, and is not started again.
+  std::optional<RankReport> end_of(std::uint64_t rank) const;
   /// Whether that incarnation is still wanted, and has not begun.
   enum class Start { wanted, unwanted, over };
   Start start_of(std::uint64_t rank, std::uint64_t restarts) const;

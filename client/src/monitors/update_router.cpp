@@ -69,13 +69,22 @@ std::optional<Error> UpdateRouter::refusal_of(const Name& mesh) const {
   return Error(ErrorCode::no_such_port,
                "the procs of " + mesh.to_string() +
                    " are plain, and plain procs take no calls; spawn programs that use the "
-                   "library with ProcKind::mesh");
+                   "library with ProcKind::mesh (in Python mesh=True)");
 }
 
 std::optional<Error> UpdateRouter::refusal_of(const ProcName& proc) const {
   if (plain_.empty()) return std::nullopt;
   const auto found = parse_proc_name(proc);
   return found ? refusal_of(found->mesh) : std::nullopt;
+}
+
+Error UpdateRouter::explain(const ProcName& proc, Error error) const {
+  if (error.code() != ErrorCode::no_such_proc) return error;
+  const auto named = parse_proc_name(proc);
+  const auto mesh = named ? meshes_.find(named->mesh.to_string()) : meshes_.end();
+  if (mesh == meshes_.end()) return error;
+  const auto end = mesh->second.monitor().progress().end_of(named->create_rank);
+  return end ? Error(error.code(), error.detail() + ": " + end->describe()) : error;
 }
 
 bool UpdateRouter::is_ours(std::string_view mesh) const {

@@ -54,6 +54,8 @@ class UpdateRouter {
   std::optional<Error> refusal_of(const Name& mesh) const;
   /// The same for one proc.
   std::optional<Error> refusal_of(const ProcName& proc) const;
+  /// The error of a call to that proc. Of a rank that has ended it says how.
+  Error explain(const ProcName& proc, Error error) const;
   /// Starts a feed of logs.
   void add(std::shared_ptr<LogFeed> feed);
   void remove(const LogFeed& feed);

@@ -154,6 +154,12 @@ TEST_CASE("client: mesh procs answer calls by address, and what cannot be delive
   const auto late = proc.call(context, 1, "anyone?", in_time);
   REQUIRE_FALSE(late.has_value());
   CHECK(late.error().code() == ErrorCode::no_such_proc);
+  // How it has ended is known here.
+  CHECK(late.error().detail().find("has left: rank 2 (host=1,gpu=0") != std::string::npos);
+  CAPTURE(late.error().detail());
+  CHECK(late.error().detail().find("exit 0") != std::string::npos);
+  const auto all = must(context.call(mesh.ref(), 1, "anyone?", in_time));
+  CHECK(all[3].error().detail().find("rank 3 (host=1,gpu=1") != std::string::npos);
 }
 
 TEST_CASE("client: a Context without hosts has no way to anybody") {

@@ -20,12 +20,12 @@ using namespace meshbus;
 namespace {
 
 using Time = EventHistory::Time;
-using State = wire::ProcState;
+using HistoryState = wire::ProcState;
 /// Rank, attempt, state.
-using Seen = std::tuple<std::uint64_t, std::uint64_t, State>;
+using Seen = std::tuple<std::uint64_t, std::uint64_t, HistoryState>;
 
 WatchEvent rank_event(std::uint64_t rank, std::uint64_t attempt, std::uint64_t generation,
-                      State state) {
+                      HistoryState state) {
   WatchEvent event;
   event.mesh = "m-13Se1Maqzryj";
   event.host = *HostAddr::parse("tcp:h" + std::to_string(rank % 2) + ":7420");
@@ -105,7 +105,7 @@ void check_moves(std::uint64_t seed) {
   struct Rank {
     std::uint64_t attempt = 0;
     std::uint64_t generation = 0;
-    State state = State::failed;
+    HistoryState state = HistoryState::failed;
   };
   std::vector<Rank> ranks(kRanks);
   std::size_t ends = 0;
@@ -113,13 +113,13 @@ void check_moves(std::uint64_t seed) {
     const auto number = random() % kRanks;
     auto& rank = ranks[number];
     switch (rank.state) {
-      case State::starting: rank.state = State::ready; break;
-      case State::ready:
-        rank.state = random() % 2 == 0 ? State::failed : State::killed;
+      case HistoryState::starting: rank.state = HistoryState::ready; break;
+      case HistoryState::ready:
+        rank.state = random() % 2 == 0 ? HistoryState::failed : HistoryState::killed;
         ++ends;
         break;
       default:
-        rank.state = State::starting;
+        rank.state = HistoryState::starting;
         ++rank.attempt;
         break;
     }
@@ -160,12 +160,12 @@ TEST_CASE("event_history: remembers for some minutes, and what changes only") {
   WatchEvent silent;
   silent.kind = WatchEvent::Kind::host_unreachable;
   const Time t0{1000s};
-  history.add({rank_event(1, 1, 1, State::ready), silent}, t0);
-  history.add({rank_event(1, 1, 2, State::failed)}, t0 + 4min);
+  history.add({rank_event(1, 1, 1, HistoryState::ready), silent}, t0);
+  history.add({rank_event(1, 1, 2, HistoryState::failed)}, t0 + 4min);
   CHECK(history.events().size() == 2);
   history.add({}, t0 + 6min);
   REQUIRE(history.events().size() == 1);
-  CHECK(history.events().front().rank.state() == State::failed);
+  CHECK(history.events().front().rank.state() == HistoryState::failed);
 }
 
 TEST_CASE("watch_feed: a restart that is said again by another controller is told once") {
