@@ -16,11 +16,13 @@ bool operator==(const timespec& one, const timespec& other) {
 }
 
 /// Whether a file that comes now would change the time of the directory: the clock of file systems
-/// advances in ticks, of 10 ms at most, and may be that of another machine.
+/// advances in ticks of 10 ms at most.
 bool is_settled(const timespec& changed) {
   timespec now{};
   ::clock_gettime(CLOCK_REALTIME, &now);
-  return changed.tv_sec + 1 < now.tv_sec;
+  const auto passed = std::chrono::seconds(now.tv_sec - changed.tv_sec) +
+                      std::chrono::nanoseconds(now.tv_nsec - changed.tv_nsec);
+  return passed > std::chrono::milliseconds(100);
 }
 
 }  // namespace
@@ -31,12 +33,14 @@ bool RankFolder::is_empty() {
   if (empty_since_.tv_sec != 0 && status.st_mtim == empty_since_) return true;
   empty_since_ = {};
   const auto now = std::chrono::steady_clock::now();
-  if (now < next_look_) return false;
+  if (now < next_look_ || !is_settled(status.st_mtim)) return false;
   std::error_code error;
   const bool is_empty = std::filesystem::is_empty(path_, error) && !error;
-  if (!is_empty) next_look_ = now + kLookInterval;
-  // Otherwise it is empty, and the next one looks again.
-  if (is_empty && is_settled(status.st_mtim)) empty_since_ = status.st_mtim;
+  if (is_empty) {
+    empty_since_ = status.st_mtim;
+  } else {
+    next_look_ = now + kLookInterval;
+  }
   return is_empty;
 }
 
