@@ -93,7 +93,7 @@ class EndpointMethod(Generic[P, R]):
     def check(self, what: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """For the package: raises TypeError when it cannot be called with these."""
         if self._signature is None:
-            # Of what runs in the rank: a decorator may take other arguments than what it wraps.
+            # The signature that runs in the rank: a decorator may take others than what it wraps.
             whole = inspect.signature(self.function, follow_wrapped=False)
             self._signature = whole.replace(parameters=list(whole.parameters.values())[1:])
         try:
@@ -143,9 +143,9 @@ def endpoint(function: Callable[..., Any] | None = None, /, *, thread: Thread = 
     """Makes a method of an actor callable from elsewhere. `def` or `async def`.
 
     An exception of a call is raised at its caller, and the actor lives on; an exception of a cast
-    is the failure of its actor. (A cast with arguments that do not fit raises TypeError instead.) `thread="main"`: it runs on the main thread of its rank, for
-    libraries that insist on it. `fatal=True`: an exception of a call is the failure of its actor,
-    too.
+    is the failure of its actor. (A cast with arguments that do not fit raises TypeError instead.)
+    `thread="main"`: it runs on the main thread of its rank, for libraries that insist on it.
+    `fatal=True`: an exception of a call is the failure of its actor, too.
     """
     if thread not in ("pool", "main"):
         raise ValueError(f'thread={thread!r}: there are "pool" and "main"')
