@@ -1,6 +1,7 @@
 #include "agent/host/lifecycle/rank_folder.h"
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <time.h>
 
