@@ -28,7 +28,6 @@ Result<ResizeReport> AskedOrder::carry_out(std::vector<HostAddr> where) {
   auto report = order_.carry_out(std::move(where));
   const std::lock_guard lock(mutex_);
   done_ = report;
-  // Under the lock: decide() may end this.
   changed_.notify_all();
   return report;
 }
