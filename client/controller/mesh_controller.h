@@ -6,20 +6,18 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "client/controller/host_restarts.h"
 #include "client/controller/host_update.h"
-#include "client/controller/mesh_events.h"
-#include "client/controller/mesh_restarts.h"
+#include "client/controller/layout_watch.h"
+#include "client/controller/mesh_ranks.h"
+#include "client/controller/mesh_revival.h"
 #include "client/controller/owner_word.h"
 #include "client/controller/ownership_book.h"
 #include "client/controller/question_state.h"
-#include "client/controller/rank_book.h"
-#include "client/controller/rank_layout.h"
-#include "client/controller/trouble_book.h"
 #include "meshbus/rank_report.h"
 #include "meshbus/status_mesh.h"
 #include "wire/forward.h"
@@ -71,7 +69,7 @@ class MeshController {
 
   /// Hosts of the mesh that are not among `watched` are left alone: their ranks stay unknown.
   MeshController(std::string mesh, std::shared_ptr<const std::set<HostAddr>> watched)
-      : events_(std::move(mesh)), watched_(std::move(watched)) {}
+      : ranks_(std::move(mesh)), watched_(std::move(watched)) {}
 
   // Ranks point at the hosts of the parts.
   MeshController(const MeshController&) = delete;
@@ -106,24 +104,24 @@ class MeshController {
   /// What goes to that host with an order to restart ranks.
   RestartPlan restart_plan(const HostAddr& host, Time now) const;
   /// Whether ranks of it begin another incarnation.
-  bool is_restarting() const { return restarts_ && !restarts_->is_over(); }
+  bool is_restarting() const { return revival_.is_busy(); }
   /// To be called at next_due(), although nothing has come.
   Actions turn(Time now);
   std::optional<Time> next_due() const;
 
-  const std::string& mesh() const noexcept { return events_.mesh(); }
-  const std::shared_ptr<const Region>& region() const noexcept { return events_.region(); }
+  const std::string& mesh() const noexcept { return events().mesh(); }
+  const std::shared_ptr<const Region>& region() const noexcept { return events().region(); }
   /// Whether more events are expected: false when every rank has ended and was reported.
-  bool is_monitored() const noexcept { return !events_.queue().is_complete(); }
+  bool is_monitored() const noexcept { return !events().queue().is_complete(); }
   /// Whether no host has anything of it any more.
   bool is_forgotten() const noexcept;
   bool is_on(const HostAddr& host) const { return parts_.contains(host); }
   const OwnershipBook& owners() const noexcept { return owners_; }
-  std::uint64_t generation() const noexcept { return events_.queue().generation(); }
-  std::uint64_t live() const noexcept { return ranks_.live(); }
+  std::uint64_t generation() const noexcept { return events().queue().generation(); }
+  std::uint64_t live() const noexcept { return book().live(); }
   std::uint64_t live_on(const HostAddr& host) const;
-  std::uint64_t failed() const noexcept { return ranks_.failed(); }
-  std::uint64_t size() const noexcept { return events_.size(ranks_.all().size()); }
+  std::uint64_t failed() const noexcept { return book().failed(); }
+  std::uint64_t size() const noexcept { return events().size(book().all().size()); }
   Status::Kind overall() const;
   /// By create rank. Unknown where the host does not answer and the rank had not ended; ranks of
   /// which nothing is known are left out.
@@ -149,79 +147,56 @@ class MeshController {
     /// query_failed was reported.
     bool has_failed = false;
     OwnerWord word;
-    /// What there is to order because ranks are restarted.
-    HostRestarts restarts;
-    /// Ranks there that somebody has stopped, as far as that was taken into account.
-    RankSet stopped = {};
   };
   using Parts = std::map<HostAddr, Part>;
   using Entry = Parts::value_type;
 
+  MeshEvents& events() noexcept { return ranks_.events(); }
+  const MeshEvents& events() const noexcept { return ranks_.events(); }
+  const RankBook& book() const noexcept { return ranks_.book(); }
   /// Null when that host is not watched, or has nothing to do with this mesh.
   Entry* find(const HostAddr& host);
   void take_head(const MeshUpdate& update);
   /// The hosts among them that are watched belong to it.
   void take_hosts(const std::vector<HostAddr>& hosts);
-  /// A host says that this is the layout: it becomes that as soon as the ranks that are not in it
-  /// have ended and were told.
-  void take_layout(const MeshLayout& layout);
+  /// The layout that a host has reported becomes that of the mesh as soon as the ranks that are
+  /// not in it have ended and were told.
   void apply_layout();
-  /// Whether that rank is about to be taken out of the mesh.
-  bool is_leaving(std::uint64_t rank) const {
-    return next_layout_ && rank >= next_layout_->region.num_ranks();
-  }
   bool take(Entry& here, const wire::RankState& state, Time now);
   void take_owner(const HostAddr& host, const OwnerUpdate& owner);
   void take_all(Entry& here, const RankUpdate& update, Time now);
-  void take_trouble(const HostAddr& host, const wire::RankTrouble& trouble,
-                    const RankUpdate& update);
-  /// The troubles of the update are all of that host.
-  void take_standing(const HostAddr& host, const RankUpdate& update);
   /// All that the agent has: live ranks that are not in it are lost.
   void take_whole(Entry& here, const RankUpdate& update, Time now);
-  void lose_all_but(const HostAddr& host, const std::set<std::uint64_t>& those, Time now);
-  void forget_all_but(const HostAddr& host, const std::set<std::uint64_t>& those);
   void on_error(Entry& here, const Error& error, Time now);
-  /// Queues the present state of that rank.
-  void tell(std::uint64_t rank, Time now);
   bool is_over(Time now) const;
-  /// Begins to carry the restart policy out once the ranks of all hosts are known. Returns whether
-  /// there are ends to tell first.
-  bool adopt(Time now);
   /// Whether the ranks of all hosts are known; asks for what is missing.
   bool knows_all_hosts();
   /// The hosts that deny a mesh of which nothing was heard there were started again: its ranks
   /// there are lost. Returns whether there are some that were not told.
   bool lose_unheard(Time now);
-  /// Ranks that somebody has stopped at their hosts are not restarted.
-  void take_stops();
-  /// Takes what was told since the last time into account. As adopt().
-  bool judge(const std::vector<WatchEvent>& events, std::size_t first, Time now);
-  void carry_out(MeshRestarts::Outcome outcome);
+  /// Restarts ranks, once those of all hosts are known. `events` have gone out. Returns whether
+  /// there are ends to tell first.
+  bool judge(std::span<const WatchEvent> events, Time now);
   bool has_failed() const;
-  void add_restart_orders(Entry& here, Actions& actions, Time now);
+  void add_restart_orders(const HostAddr& host, Actions& actions, Time now);
   /// Whether that part has something to be asked; when it may be asked is another question.
   bool wants(const Entry& here, Order::Kind kind) const;
   /// Adds what there is to say and to ask now.
   Actions settle(Time now);
   void take_events(Actions& actions, Time now);
 
-  MeshEvents events_;
+  MeshRanks ranks_;
   std::shared_ptr<const std::set<HostAddr>> watched_;
   Parts parts_;
   /// Some of its hosts are not watched.
   bool is_partial_ = false;
-  RankBook ranks_;
-  TroubleBook troubles_;
   OwnershipBook owners_;
-  RankLayout layout_;
-  std::uint32_t revision_ = 0;
-  std::optional<MeshLayout> next_layout_;
+  LayoutWatch layouts_;
   Time settled_{};
   std::optional<wire::StopProcsT> stop_;
   bool is_ours_ = false;
   /// While this controller answers for a mesh with a restart policy.
-  std::optional<MeshRestarts> restarts_;
+  MeshRevival revival_;
 };
 
 }  // namespace meshbus

@@ -1,5 +1,7 @@
 #include "client/controller/mesh_events.h"
 
+#include <algorithm>
+
 #include "client/src/base/wire_reports.h"
 #include "common/wire/control.h"
 #include "wire/supervision_generated.h"
@@ -29,6 +31,15 @@ void MeshEvents::add_host(const HostAddr& host, bool is_silent, const std::strin
   using Kind = WatchEvent::Kind;
   auto event = make(is_silent ? Kind::host_unreachable : Kind::host_back, host);
   event.problem = problem;
+  queue_.add(std::move(event));
+}
+
+void MeshEvents::add_resize(const HostAddr& host, std::uint64_t before, std::uint64_t after) {
+  auto event = make(WatchEvent::Kind::resized, host);
+  event.ranks = {{std::min(before, after), std::max(before, after)}};
+  event.went = after < before;
+  event.problem = "it has " + std::to_string(after) + " ranks now: " + to_string(event.ranks) +
+                  (event.went ? " are gone" : " came");
   queue_.add(std::move(event));
 }
 

@@ -38,6 +38,7 @@ class MeshEvents {
   /// A host has fallen silent, or answers again; reported while more events of the mesh are
   /// expected.
   void add_host(const HostAddr& host, bool is_silent, const std::string& problem);
+  void add_resize(const HostAddr& host, std::uint64_t before, std::uint64_t after);
   void add_failed_query(const HostAddr& host, std::string problem);
   /// Adds `ended` when the mesh is over and was not before. Returns whether it did.
   bool add_end(bool is_over, const HostAddr& host);

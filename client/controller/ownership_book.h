@@ -17,6 +17,8 @@ class OwnershipBook {
  public:
   void take(const HostAddr& host, const OwnerUpdate& owner) { owners_[host] = owner; }
 
+  /// As each host says that has said anything.
+  const std::map<HostAddr, OwnerUpdate>& all() const noexcept { return owners_; }
   /// As the first host says that does; null: none has said.
   const OwnerUpdate* first() const { return owners_.empty() ? nullptr : &owners_.begin()->second; }
   /// Whether one of these names answers for it: some of its hosts say so, and none says anything
