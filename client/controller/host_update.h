@@ -62,6 +62,8 @@ struct ListUpdate {
   std::vector<MeshUpdate> meshes;
   std::string after;
   bool more = false;
+  /// Whether others follow behind the last of these.
+  bool is_page() const { return more && !meshes.empty(); }
 };
 
 /// A host says that it is there.

@@ -3,9 +3,7 @@
 #include <algorithm>
 
 #include "common/base/own_pause.h"
-#include "meshbus/name.h"
 #include "wire/lifecycle_generated.h"
-#include "wire/ranks_generated.h"
 
 namespace meshbus {
 namespace {
@@ -22,35 +20,6 @@ constexpr std::uint64_t kMostRefusals = 2;
 bool is_refusal(ErrorCode code) {
   return code == ErrorCode::no_such_host || code == ErrorCode::host_unreachable ||
          code == ErrorCode::unroutable || code == ErrorCode::link_lost;
-}
-
-QuestionKind to_question(MeshController::Order::Kind kind) {
-  using Kind = MeshController::Order::Kind;
-  switch (kind) {
-    case Kind::stream: return QuestionKind::stream;
-    case Kind::state: return QuestionKind::state;
-    case Kind::stop: return QuestionKind::stop;
-    case Kind::stop_gang: return QuestionKind::stop_gang;
-    case Kind::restart: return QuestionKind::restart;
-  }
-  return QuestionKind::state;
-}
-
-MeshController::Order::Kind to_order(QuestionKind kind) {
-  using Kind = MeshController::Order::Kind;
-  switch (kind) {
-    case QuestionKind::stream: return Kind::stream;
-    case QuestionKind::stop: return Kind::stop;
-    case QuestionKind::stop_gang: return Kind::stop_gang;
-    case QuestionKind::restart: return Kind::restart;
-    default: return Kind::state;
-  }
-}
-
-std::uint64_t count_live(const MeshUpdate& update) {
-  const auto is_live = [](const wire::RankState& rank) { return !is_terminal(rank.state()); };
-  return static_cast<std::uint64_t>(
-      std::count_if(update.ranks_update.ranks.begin(), update.ranks_update.ranks.end(), is_live));
 }
 
 /// The answer of an agent, whatever it says; else nobody has answered.
@@ -70,23 +39,15 @@ bool is_answered(const HostAnswer& answer) {
 }  // namespace
 
 Supervisor::Supervisor(Options options, Time now)
-    : options_(std::move(options)), actors_(options_.actors), poll_due_(now), probe_due_(now) {
+    : options_(std::move(options)),
+      meshes_(
+          std::make_shared<const std::set<HostAddr>>(options_.hosts.begin(), options_.hosts.end()),
+          options_.mesh, options_.actors),
+      poll_due_(now),
+      probe_due_(now) {
   // A host that is asked seldom is heard of seldom.
   options_.silence = std::max(options_.silence, 4 * options_.probe);
-  auto watched = std::make_shared<std::set<HostAddr>>(options_.hosts.begin(), options_.hosts.end());
-  for (const auto& host : *watched) hosts_[host].heard = now;
-  watched_ = std::move(watched);
-}
-
-bool Supervisor::is_wanted(std::string_view mesh) const {
-  if (options_.mesh.empty() || mesh == options_.mesh) return true;
-  const auto name = Name::parse(mesh);
-  return name && name->base() == options_.mesh;
-}
-
-const MeshController* Supervisor::find(std::string_view mesh) const {
-  const auto found = meshes_.find(mesh);
-  return found == meshes_.end() ? nullptr : &found->second;
+  for (const auto& host : options_.hosts) hosts_[host].heard = now;
 }
 
 std::vector<HostAddr> Supervisor::unreachable() const {
@@ -97,36 +58,15 @@ std::vector<HostAddr> Supervisor::unreachable() const {
   return list;
 }
 
-void Supervisor::add(Actions& actions, const MeshController& mesh, MeshController::Actions&& more,
-                     Time now) {
-  auto of_actors = actors_.procs_told(mesh.mesh(), more.events, now);
-  std::move(more.events.begin(), more.events.end(), std::back_inserter(actions.events));
-  for (auto& order : more.orders) {
-    auto& question = actions.questions.emplace_back(
-        Question{to_question(order.kind), std::move(order.host), mesh.mesh(), {}});
-    question.stop = std::move(order.stop);
-    question.restart = std::move(order.restart);
-  }
-  // Procs first: what becomes of their actors follows from it.
-  for (auto& one : of_actors) {
-    std::move(one.events.begin(), one.events.end(), std::back_inserter(actions.events));
-    std::move(one.questions.begin(), one.questions.end(), std::back_inserter(actions.questions));
-  }
-}
-
 void Supervisor::note_owned(Actions& actions, Time now) {
-  for (auto& [name, mesh] : meshes_) {
-    if (owned_.is_unsure(mesh)) add(actions, mesh, mesh.ask_unheard(now), now);
-    const bool is_ours = owned_.may_restart(mesh);
-    if (is_ours != mesh.is_ours()) add(actions, mesh, mesh.own(is_ours, now), now);
-  }
+  meshes_.note_owned(actions, owned_, now);
   note_leases();
 }
 
 void Supervisor::note_leases() {
   std::vector<HostAddr> hosts;
   for (const auto& [address, host] : hosts_) hosts.push_back(address);
-  owned_.note_leases(meshes_, hosts);
+  owned_.note_leases(meshes_.all(), hosts);
 }
 
 void Supervisor::note_host_owner(const HostAddr& host, const std::optional<OwnerUpdate>& owner) {
@@ -176,8 +116,7 @@ Supervisor::Actions Supervisor::claimed(const HostAddr& host, const std::vector<
 void Supervisor::hold(const std::string& mesh) {
   owned_.hold(mesh);
   // The next owner decides about its restarts.
-  if (const auto found = meshes_.find(mesh); found != meshes_.end())
-    (void)found->second.own(false, {});
+  meshes_.disown(mesh);
 }
 
 Supervisor::Actions Supervisor::resume(const std::string& mesh, Time now) {
@@ -194,43 +133,40 @@ void Supervisor::let_go(const std::string& mesh) {
 
 std::size_t Supervisor::live_owned() const {
   std::size_t count = 0;
-  for (const auto& [name, mesh] : meshes_) count += mesh.live() != 0 && is_owned(mesh) ? 1U : 0U;
+  for (const auto& [name, mesh] : meshes_.all())
+    count += mesh.live() != 0 && is_owned(mesh) ? 1U : 0U;
   return count;
 }
 
 bool Supervisor::has_told_owned() const {
-  return std::none_of(meshes_.begin(), meshes_.end(), [this](const auto& entry) {
+  return std::none_of(meshes_.all().begin(), meshes_.all().end(), [this](const auto& entry) {
     return entry.second.is_monitored() && is_owned(entry.second);
   });
 }
 
 Supervisor::Actions Supervisor::stop_owned(const wire::StopProcsT& order, Time now) {
   Actions actions;
-  for (auto& [name, mesh] : meshes_) {
-    if ((mesh.live() == 0 && !mesh.is_restarting()) || !is_owned(mesh)) continue;
-    auto one = order;
-    one.mesh = name;
-    add(actions, mesh, mesh.stop(std::move(one), now), now);
-  }
+  meshes_.stop_all(
+      actions, order, [this](const MeshController& mesh) { return is_owned(mesh); }, now);
   return actions;
 }
 
 Result<Supervisor::Actions> Supervisor::watch_actors(const ActorsName& name, Time now) {
   const auto mesh = name.mesh().to_string();
-  if (!is_wanted(mesh))
+  if (!meshes_.is_wanted(mesh))
     return fail(ErrorCode::refused, "this controller watches " + options_.mesh + " alone");
-  return actors_.add(name, find(mesh), now);
+  return meshes_.actors().add(name, find(mesh), now);
 }
 
 void Supervisor::forget_actors(const std::function<bool(const std::string&)>& is_wanted, Time now) {
-  actors_.forget(is_wanted, now);
+  meshes_.actors().forget(is_wanted, now);
 }
 
 Supervisor::Actions Supervisor::actors_pushed(std::uint64_t proc_key, std::uint64_t host_key,
                                               std::uint64_t incarnation, const ActorUpdate& update,
                                               Time now) {
   Actions actions;
-  actors_.pushed(actions, proc_key, host_key, incarnation, update, now);
+  meshes_.actors().pushed(actions, proc_key, host_key, incarnation, update, now);
   return actions;
 }
 
@@ -256,8 +192,7 @@ void Supervisor::hear(Actions& actions, const HostAddr& address, Host& host, Tim
   event.host = address;
   actions.events.push_back(std::move(event));
   ask_list(actions, address, host);
-  for (auto& [name, mesh] : meshes_)
-    add(actions, mesh, mesh.host_changed(address, false, {}, now), now);
+  meshes_.host_changed(actions, address, false, {}, now);
 }
 
 void Supervisor::fall_silent(Actions& actions, const HostAddr& address, Host& host,
@@ -270,8 +205,7 @@ void Supervisor::fall_silent(Actions& actions, const HostAddr& address, Host& ho
   event.host = address;
   event.problem = problem;
   actions.events.push_back(std::move(event));
-  for (auto& [name, mesh] : meshes_)
-    add(actions, mesh, mesh.host_changed(address, true, problem, now), now);
+  meshes_.host_changed(actions, address, true, problem, now);
   // Meshes whose owner depended on what this host would say.
   note_owned(actions, now);
 }
@@ -312,7 +246,7 @@ void Supervisor::begin_poll(Actions& actions, Time now) {
   for (auto& [address, host] : hosts_) {
     if (!host.is_listing) ask_list(actions, address, host);
   }
-  if (is_up_) actors_.poll(actions, now);
+  if (is_up_) meshes_.actors().poll(actions, now);
 }
 
 Supervisor::Actions Supervisor::turn(Time now) {
@@ -325,21 +259,16 @@ Supervisor::Actions Supervisor::turn(Time now) {
     if (is_up_) probe_all(actions, now);
   }
   if (now >= poll_due_) begin_poll(actions, now);
-  if (is_up_) renew_all(actions, now);
-  for (auto& [name, mesh] : meshes_) {
-    if (const auto due = mesh.next_due(); is_up_ && due && *due <= now)
-      add(actions, mesh, mesh.turn(now), now);
+  if (is_up_) {
+    renew_all(actions, now);
+    meshes_.turn(actions, now);
   }
-  if (is_up_) actors_.turn(actions, now);
   return actions;
 }
 
 Supervisor::Time Supervisor::next_due() const {
   auto next = std::min(poll_due_, probe_due_);
-  for (const auto& [name, mesh] : meshes_) {
-    if (const auto due = mesh.next_due(); is_up_ && due) next = std::min(next, *due);
-  }
-  if (const auto due = actors_.next_due(); is_up_ && due) next = std::min(next, *due);
+  if (const auto due = meshes_.next_due(); is_up_ && due) next = std::min(next, *due);
   for (const auto& [address, host] : hosts_) {
     const auto due = may_renew(host) ? owned_.next_due(address) : std::nullopt;
     if (due) next = std::min(next, *due);
@@ -358,8 +287,8 @@ Supervisor::Actions Supervisor::connected(bool is_up, Time now) {
   }
   if (!is_up) return actions;
   owned_.on_connected();
-  for (auto& [name, mesh] : meshes_) add(actions, mesh, mesh.streams_lost(std::nullopt, now), now);
-  actors_.poll(actions, now);
+  meshes_.streams_lost(actions, std::nullopt, now);
+  meshes_.actors().poll(actions, now);
   return actions;
 }
 
@@ -371,12 +300,10 @@ Supervisor::Actions Supervisor::poll_now(Time) {
 
 Result<Supervisor::Actions> Supervisor::stop(wire::StopProcsT order, Time now) {
   Actions actions;
-  if (actors_.stop(actions, order, now)) return actions;
-  const auto found = meshes_.find(order.mesh);
-  if (found == meshes_.end())
-    return fail(ErrorCode::not_exist, "this controller knows no mesh '" + order.mesh + "'");
-  add(actions, found->second, found->second.stop(std::move(order), now), now);
-  return actions;
+  const auto mesh = order.mesh;
+  if (meshes_.actors().stop(actions, order, now)) return actions;
+  if (meshes_.stop(actions, std::move(order), now)) return actions;
+  return fail(ErrorCode::not_exist, "this controller knows no mesh '" + mesh + "'");
 }
 
 Supervisor::Actions Supervisor::pushed(const HostAddr& host, const std::string& mesh,
@@ -385,20 +312,13 @@ Supervisor::Actions Supervisor::pushed(const HostAddr& host, const std::string& 
   const auto from = hosts_.find(host);
   if (from == hosts_.end()) return actions;
   hear(actions, host, from->second, now);
-  if (const auto found = meshes_.find(mesh); found != meshes_.end()) {
-    add(actions, found->second, found->second.pushed(host, update, now), now);
+  if (meshes_.pushed(actions, host, mesh, update, now)) {
     if (update.owner) note_owned(actions, now);
-  } else if (is_wanted(mesh)) {
+  } else if (meshes_.is_wanted(mesh)) {
     // Unasked, agents tell only the owner: the mesh was handed to us.
     ask_list(actions, host, from->second);
   }
   return actions;
-}
-
-std::uint64_t Supervisor::live_on(const HostAddr& host) const {
-  std::uint64_t live = 0;
-  for (const auto& [name, mesh] : meshes_) live += mesh.live_on(host);
-  return live;
 }
 
 void Supervisor::on_probe(Actions& actions, const HostAddr& address, Host& host,
@@ -414,74 +334,32 @@ void Supervisor::on_probe(Actions& actions, const HostAddr& address, Host& host,
   note_host_owner(address, update->owner);
   // Something began or ended there of which nothing was heard: not known until the next poll
   // otherwise.
-  bool is_new = update->live != live_on(address) + host.others;
+  bool is_new = update->live != meshes_.live_on(address) + host.others;
   if (const auto before = std::exchange(host.incarnation, update->incarnation);
       before != 0 && before != update->incarnation) {
     // The new agent may not know the questions and orders of the one before.
     is_new = true;
-    for (auto& [name, mesh] : meshes_) add(actions, mesh, mesh.streams_lost(address, now), now);
+    meshes_.streams_lost(actions, address, now);
   }
   if (is_new) ask_list(actions, address, host);
 }
 
 void Supervisor::on_list(Actions& actions, const HostAddr& address, Host& host,
                          const ListUpdate& list, Time now) {
-  std::set<std::string> listed;
   if (list.after.empty()) host.others_so_far = 0;
-  for (const auto& update : list.meshes) {
-    // It says itself that it lies elsewhere, perhaps at another address of this host.
-    const bool is_here =
-        std::find(update.hosts.begin(), update.hosts.end(), address) != update.hosts.end();
-    if (!is_here || !is_wanted(update.mesh)) host.others_so_far += count_live(update);
-    if (!is_wanted(update.mesh)) continue;
-    listed.insert(update.mesh);
-    auto found = meshes_.find(update.mesh);
-    if (found == meshes_.end()) {
-      found = meshes_.try_emplace(update.mesh, update.mesh, watched_).first;
-      actors_.add_mesh(actions, found->second, now);
-      auto& mesh = found->second;
-      add(actions, mesh, mesh.listed(address, update, now), now);
-      for (const auto& [other, state] : hosts_) {
-        if (state.is_silent)
-          add(actions, mesh, mesh.host_changed(other, true, state.problem, now), now);
-      }
-      continue;
-    }
-    add(actions, found->second, found->second.listed(address, update, now), now);
-  }
-  // What a page does not speak of may be on another one.
-  const bool is_page = list.more && !list.meshes.empty();
-  const auto last = is_page ? list.meshes.back().mesh : std::string();
-  for (auto& [name, mesh] : meshes_) {
-    if (listed.contains(name) || (!list.after.empty() && name <= list.after) ||
-        (is_page && name > last))
-      continue;
-    add(actions, mesh, mesh.absent(address, now), now);
-  }
-  std::erase_if(meshes_, [this](const auto& entry) {
-    if (!entry.second.is_forgotten()) return false;
-    actors_.drop_mesh(entry.first);
-    return true;
-  });
+  host.others_so_far += meshes_.listed(actions, address, list, now);
   note_owned(actions, now);
-  if (is_page && last > list.after) return ask_list(actions, address, host, last);
+  if (list.is_page() && list.meshes.back().mesh > list.after)
+    return ask_list(actions, address, host, list.meshes.back().mesh);
   host.others = host.others_so_far;
   if (std::exchange(host.wants_list, false)) ask_list(actions, address, host);
-}
-
-void Supervisor::on_mesh_answer(Actions& actions, const Question& question,
-                                const HostAnswer& answer, Time now) {
-  const auto found = meshes_.find(question.mesh);
-  if (found == meshes_.end()) return;
-  const MeshController::Order order{.kind = to_order(question.kind), .host = question.host};
-  add(actions, found->second, found->second.answered(order, answer, now), now);
 }
 
 Supervisor::Actions Supervisor::answer(const Question& question, const HostAnswer& answer,
                                        Time now) {
   Actions actions;
   if (question.kind == QuestionKind::stream_actors || question.kind == QuestionKind::stop_actor) {
-    actors_.answered(actions, question, answer, now);
+    meshes_.actors().answered(actions, question, answer, now);
     return actions;
   }
   const auto found = hosts_.find(question.host);
@@ -511,7 +389,7 @@ Supervisor::Actions Supervisor::answer(const Question& question, const HostAnswe
       break;
     }
     default:
-      on_mesh_answer(actions, question, answer, now);
+      meshes_.answered(actions, question, answer, now);
       note_owned(actions, now);
       break;
   }

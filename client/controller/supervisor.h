@@ -10,18 +10,16 @@
 #include <string>
 #include <vector>
 
-#include "client/controller/actor_watch.h"
-#include "client/controller/mesh_controller.h"
 #include "client/controller/owned_meshes.h"
+#include "client/controller/supervised_meshes.h"
 #include "client/controller/supervisor_actions.h"
 #include "wire/forward.h"
 
 namespace meshbus {
 
-/// Watches hosts and all their meshes (spec 8): probes each host, polls its meshes, feeds a
-/// MeshController for each mesh and an ActorMeshController for each mesh of actors that has a
-/// subscriber, and notices when it was late itself. Pure: answers and times come in, events and
-/// questions go out; no socket, clock or thread.
+/// Watches hosts and all their meshes (spec 8): probes each host, polls its meshes, which
+/// SupervisedMeshes follows, and notices when it was late itself. Pure: answers and times come in,
+/// events and questions go out; no socket, clock or thread.
 ///
 /// Large because: it is the one face of all that a controller knows; meshes, actors and leases have
 /// classes of their own.
@@ -102,12 +100,12 @@ class Supervisor {
   /// Stops them. `order`: for each of them.
   Actions stop_owned(const wire::StopProcsT& order, Time now);
 
-  const std::map<std::string, MeshController, std::less<>>& meshes() const noexcept {
-    return meshes_;
+  const SupervisedMeshes::All& meshes() const noexcept { return meshes_.all(); }
+  const MeshController* find(std::string_view mesh) const { return meshes_.find(mesh); }
+  const ActorWatch::Actors& actors() const noexcept { return meshes_.actors().all(); }
+  const ActorMeshController* find_actors(std::string_view name) const {
+    return meshes_.actors().find(name);
   }
-  const MeshController* find(std::string_view mesh) const;
-  const ActorWatch::Actors& actors() const noexcept { return actors_.all(); }
-  const ActorMeshController* find_actors(std::string_view name) const { return actors_.find(name); }
   std::vector<HostAddr> unreachable() const;
   std::uint64_t polls() const noexcept { return polls_; }
   std::uint64_t late_polls() const noexcept { return late_polls_; }
@@ -131,7 +129,6 @@ class Supervisor {
     bool wants_list = false;
   };
 
-  bool is_wanted(std::string_view mesh) const;
   /// What is ours has changed: leases, and restarts.
   void note_owned(Actions& actions, Time now);
   /// What is ours has changed, or where it lives.
@@ -139,9 +136,6 @@ class Supervisor {
   /// Whether leases can be renewed there now; a silent host gets them as soon as it answers.
   bool may_renew(const Host& host) const { return is_up_ && !host.is_silent; }
   void renew_all(Actions& actions, Time now);
-  void add(Actions& actions, const MeshController& mesh, MeshController::Actions&& more, Time now);
-  /// Live procs there of the meshes that we watch.
-  std::uint64_t live_on(const HostAddr& host) const;
   /// While a list is under way: when that is here.
   void ask_list(Actions& actions, const HostAddr& address, Host& host,
                 const std::string& after = {});
@@ -154,15 +148,11 @@ class Supervisor {
                 Time now);
   void on_list(Actions& actions, const HostAddr& address, Host& host, const ListUpdate& list,
                Time now);
-  void on_mesh_answer(Actions& actions, const Question& question, const HostAnswer& answer,
-                      Time now);
 
   Options options_;
-  std::shared_ptr<const std::set<HostAddr>> watched_;
   std::map<HostAddr, Host> hosts_;
-  std::map<std::string, MeshController, std::less<>> meshes_;
+  SupervisedMeshes meshes_;
   OwnedMeshes owned_;
-  ActorWatch actors_;
   bool is_up_ = false;
   std::uint64_t polls_ = 0;
   std::uint64_t late_polls_ = 0;
