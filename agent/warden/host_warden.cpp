@@ -1,8 +1,6 @@
 #include "agent/warden/host_warden.h"
 
-#include <fcntl.h>
 #include <poll.h>
-#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,16 +9,12 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
-#include <cstring>
 #include <string_view>
 
 #include "agent/os/daemon_protection.h"
-#include "agent/os/process_table.h"
-#include "agent/os/sweep.h"
 #include "agent/warden/exit_codes.h"
 #include "agent/warden/ready_report.h"
 #include "common/base/lifeline_release.h"
-#include "common/base/os_error.h"
 #include "common/base/standard_streams.h"
 
 namespace meshbus::warden {
@@ -29,32 +23,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kOwnSweepLimit = 10s;
 constexpr std::size_t kLongestRelease = 64;
 
 bool is_word(std::string_view text) {
   return !text.empty() && text.size() <= kLongestRelease &&
          std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c < 127; });
-}
-
-std::set<pid_t> find_children() {
-  if (const auto children = os::list_children()) return {children->begin(), children->end()};
-  std::set<pid_t> found;
-  for (const pid_t pid : os::list_pids()) {
-    const auto entry = os::read_process(pid);
-    if (entry && entry->parent == ::getpid()) found.insert(pid);
-  }
-  return found;
-}
-
-std::string describe_loss(const Role& role, const std::string& how) {
-  return "the " + role.name + " " +
-         (role.said.empty() || role.ready ? how : "failed: " + role.said);
-}
-
-std::string within_window(std::size_t count) {
-  return std::to_string(count) + (count == 1 ? " time" : " times") + " within " +
-         std::to_string(RestartPolicy::kWindow.count()) + " s";
 }
 
 }  // namespace
@@ -65,9 +38,8 @@ Warden::Warden(const WardenOptions& options)
       starter_(options, site_),
       launcher_(options.lifeline_fd),
       frozen_(options.frozen_limit),
-      broker_restarts_({.most = std::nullopt}),
-      agent_restarts_({.most = RestartPolicy::kAgentRestarts}),
       exporter_(options.metrics_fd >= 0, starter_, log_),
+      restarts_(roles_, starter_, exporter_, log_, options.end_on_agent_loss),
       upgrader_(roles_, starter_, exporter_, log_) {
   role(RoleName::keeper).name = "keeper";
   role(RoleName::broker).name = "broker";
@@ -90,43 +62,13 @@ void Warden::start() {
 }
 
 Started Warden::prepare() {
-  if (auto done = prepare_process(); !done) return done;
+  fill_standard_streams();
+  manager_ = ServiceManager::from_environment();
+  if (auto done = process_.prepare(log_.ready_fd(), launcher_.get()); !done) return done;
   if (auto done = starter_.prepare(); !done) return done;
   os::forbid_dumps();
   if (auto done = site_.prepare(options_, starter_.spawner(), log_); !done) return done;
   starter_.choose_address();
-  return {};
-}
-
-// Streams, signals, and descriptors that no role may inherit.
-Started Warden::prepare_process() {
-  const auto failed = [](std::string why) {
-    return tl::unexpected(StartFailure{kExitOsError, std::move(why)});
-  };
-  fill_standard_streams();
-  manager_ = ServiceManager::from_environment();
-  // Children of a shell that executed us, say: they are not ours to end.
-  earlier_children_ = find_children();
-  if (::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0)
-    return failed(os_error("prctl(PR_SET_CHILD_SUBREAPER)"));
-  ::signal(SIGPIPE, SIG_IGN);  // the reader of our output may end before us
-  struct sigaction by_default{};
-  by_default.sa_handler = SIG_DFL;
-  by_default.sa_flags = SA_NOCLDSTOP;
-  ::sigaction(SIGCHLD, &by_default, nullptr);  // not ignored: the kernel would reap for us
-  sigset_t handled;
-  sigemptyset(&handled);
-  for (const int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP}) sigaddset(&handled, signal);
-  if (::sigprocmask(SIG_SETMASK, &handled, nullptr) != 0) return failed(os_error("sigprocmask"));
-  signals_ = UniqueFd(::signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (!signals_) return failed(os_error("signalfd"));
-  for (const int fd : {log_.ready_fd(), launcher_.get()}) {
-    if (fd >= 0 && ::fcntl(fd, F_SETFD, FD_CLOEXEC) != 0)
-      return failed("descriptor " + std::to_string(fd) + ": " + std::strerror(errno));
-  }
-  const int lifeline = launcher_.get();
-  if (launcher_ && ::fcntl(lifeline, F_SETFL, ::fcntl(lifeline, F_GETFL) | O_NONBLOCK) != 0)
-    return failed(os_error("fcntl of the launcher's lifeline"));
   return {};
 }
 
@@ -139,7 +81,7 @@ int Warden::wait_milliseconds() const {
   consider(faults_.due());
   if (sequence_.phase() == Phase::running) {
     consider(frozen_.due());
-    consider(broker_due_);
+    consider(restarts_.due());
     consider(exporter_.due());
     consider(upgrader_.due());
   }
@@ -150,7 +92,7 @@ int Warden::wait_milliseconds() const {
 
 void Warden::turn() {
   std::array<pollfd, 2 + kRoleCount> watched{};
-  watched[0] = {signals_.get(), POLLIN, 0};
+  watched[0] = {process_.signals(), POLLIN, 0};
   watched[1] = {launcher_.get(), POLLIN, 0};
   for (std::size_t i = 0; i < kRoleCount; ++i)
     watched[2 + i] = {roles_[i].lifeline ? roles_[i].lifeline.fd() : -1, POLLIN, 0};
@@ -166,14 +108,14 @@ void Warden::turn() {
   if (sequence_.deadline() && Clock::now() >= *sequence_.deadline()) on_deadline();
   if (sequence_.phase() != Phase::running) return;
   if (const auto lost = upgrader_.turn(Clock::now())) on_exit(*lost, "cannot be started");
-  if (broker_due_ && Clock::now() >= *broker_due_) restart_broker();
+  restarts_.turn(Clock::now());
   if (frozen_.due() && Clock::now() >= *frozen_.due()) look_for_frozen();
   exporter_.turn(Clock::now(), roles_);
 }
 
 void Warden::on_signals() {
   std::array<signalfd_siginfo, 8> received;
-  const ssize_t got = ::read(signals_.get(), received.data(), sizeof received);
+  const ssize_t got = ::read(process_.signals(), received.data(), sizeof received);
   const std::size_t count = got > 0 ? static_cast<std::size_t>(got) / sizeof received[0] : 0;
   for (std::size_t i = 0; i < count; ++i) {
     const int signal = static_cast<int>(received[i].ssi_signo);
@@ -289,7 +231,7 @@ void Warden::reap_children() {
       return;
     }
     if (info.si_pid == 0) return;
-    earlier_children_.erase(info.si_pid);
+    process_.forget(info.si_pid);
     if (exporter_.on_exit(info.si_pid, describe_exit(info.si_code, info.si_status), Clock::now()))
       continue;
     for (const RoleName name : {RoleName::keeper, RoleName::broker, RoleName::agent}) {
@@ -312,8 +254,13 @@ void Warden::on_exit(RoleName name, const std::string& how) {
                                             (has_reason ? ended.said : "it " + how));
   }
   if (phase == Phase::running && upgrader_.on_exit(name, how, Clock::now())) return;
-  if (phase == Phase::running && name == RoleName::broker) return on_broker_lost(how);
-  if (phase == Phase::running && name == RoleName::agent) return on_agent_lost(how);
+  if (phase == Phase::running && name == RoleName::broker)
+    return restarts_.on_broker_lost(how, Clock::now());
+  if (phase == Phase::running && name == RoleName::agent) {
+    if (restarts_.on_agent_lost(how, Clock::now())) return;
+    exit_code_ = kExitSoftware;
+    return enter(Phase::sweeping);
+  }
   if (name == RoleName::keeper) {
     if (phase == Phase::running) {
       log_.note("the keeper " + how + ": its procs were killed with it; ending the host");
@@ -322,47 +269,6 @@ void Warden::on_exit(RoleName name, const std::string& how) {
     if (phase < Phase::sweeping || (phase == Phase::sweeping && !has_swept_)) sweep();
   }
   if (const Phase next = sequence_.after_exit(name); next != phase) enter(next);
-}
-
-// Procs live without a broker, so a broker that ends again and again ends no job: it is restarted
-// for as long as the host runs.
-void Warden::on_broker_lost(const std::string& how) {
-  const std::string lost = describe_loss(role(RoleName::broker), how);
-  const auto now = Clock::now();
-  const auto delay = broker_restarts_.on_exit(now).value_or(RestartPolicy::kLongestDelay);
-  const std::string when = delay == 0ms ? "" : " in " + std::to_string(delay.count()) + " ms";
-  log_.note(lost + ": restarting it" + when + " (" + within_window(broker_restarts_.used()) + ")");
-  broker_due_ = now + delay;
-  if (delay == 0ms) restart_broker();
-}
-
-void Warden::restart_broker() {
-  broker_due_.reset();
-  if (role(RoleName::broker).alive()) return;  // an upgrade has started another one
-  exporter_.count_restart(RoleName::broker);
-  if (auto started = starter_.start_broker(role(RoleName::broker)); !started)
-    on_broker_lost("cannot be started: " + started.error().detail());
-}
-
-// The keeper holds the procs: they do not notice.
-void Warden::on_agent_lost(const std::string& how) {
-  const std::string lost = describe_loss(role(RoleName::agent), how);
-  const std::string allowed = std::to_string(RestartPolicy::kAgentRestarts);
-  if (options_.end_on_agent_loss) {
-    log_.note(lost + ": ending the host, as configured");
-  } else if (!agent_restarts_.on_exit(Clock::now())) {
-    log_.note(lost + ", and it was restarted " + within_window(agent_restarts_.used()) +
-              ": ending the host");
-  } else {
-    log_.note(lost + ": restarting it (" + std::to_string(agent_restarts_.used()) + " of " +
-              allowed + " within " + std::to_string(RestartPolicy::kWindow.count()) + " s)");
-    exporter_.count_restart(RoleName::agent);
-    const auto started = starter_.restart_agent(role(RoleName::agent), role(RoleName::keeper));
-    if (started) return;
-    log_.say(started.error().detail() + ": ending the host");
-  }
-  exit_code_ = kExitSoftware;
-  enter(Phase::sweeping);
 }
 
 void Warden::on_deadline() {
@@ -428,8 +334,7 @@ void Warden::on_chaos(std::string_view text) {
   const auto now = Clock::now();
   const bool is_found = options_.frozen_limit.count() > 0 && order->length >= options_.frozen_limit;
   const bool may_end = order->is_kill || is_found;
-  if (order->role == RoleName::agent && may_end &&
-      (options_.end_on_agent_loss || !agent_restarts_.may_restart(now)))
+  if (order->role == RoleName::agent && may_end && !restarts_.may_restart_agent(now))
     return answer("the host would end with its agent now (agent.restart)");
   if (!faults_.add(*order, target.pid, now))
     return answer("its " + target.name + " is disturbed already");
@@ -481,13 +386,13 @@ void Warden::fail_start(int exit_code, const std::string& why) {
 // below them is a child of this process now.
 void Warden::sweep() {
   site_.kill_contained();
-  os::Sweeper sweeper([this](pid_t pid) {
+  const auto survivors = process_.sweep([this](pid_t pid) {
     return pid == role(RoleName::broker).pid || pid == role(RoleName::agent).pid ||
-           pid == exporter_.pid() || earlier_children_.contains(pid);
+           pid == exporter_.pid();
   });
-  if (sweeper.run(kOwnSweepLimit)) return;
+  if (survivors.empty()) return;
   std::string left;
-  for (const pid_t pid : sweeper.survivors()) left += " " + std::to_string(pid);
+  for (const pid_t pid : survivors) left += " " + std::to_string(pid);
   log_.say("processes that do not die (state D?):" + left);
 }
 

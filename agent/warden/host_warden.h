@@ -3,7 +3,6 @@
 #include <array>
 #include <chrono>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 
@@ -13,9 +12,10 @@
 #include "agent/warden/exporter_process.h"
 #include "agent/warden/frozen_roles.h"
 #include "agent/warden/host_site.h"
-#include "agent/warden/restart_policy.h"
+#include "agent/warden/own_process.h"
 #include "agent/warden/role.h"
 #include "agent/warden/role_faults.h"
+#include "agent/warden/role_restarts.h"
 #include "agent/warden/role_starter.h"
 #include "agent/warden/start_failure.h"
 #include "agent/warden/upgrader.h"
@@ -28,7 +28,7 @@
 namespace meshbus::warden {
 
 /// The warden at work: turns the loop, hears of every end of a role, and has the host restarted or
-/// ended as EndSequence and RestartPolicy decide. One thread; every wait has a deadline.
+/// ended as EndSequence and RoleRestarts decide. One thread; every wait has a deadline.
 /// Large because: it has one small function for each event of the loop.
 class Warden {
  public:
@@ -40,7 +40,6 @@ class Warden {
   using Clock = std::chrono::steady_clock;
 
   Started prepare();
-  Started prepare_process();
   void start();
   void turn();
   int wait_milliseconds() const;
@@ -52,9 +51,6 @@ class Warden {
   void on_ready();
   void reap_children();
   void on_exit(RoleName name, const std::string& how);
-  void on_broker_lost(const std::string& how);
-  void on_agent_lost(const std::string& how);
-  void restart_broker();
   void on_deadline();
   void look_for_frozen();
   void on_chaos(std::string_view order);
@@ -74,19 +70,16 @@ class Warden {
   HostSite site_;
   RoleStarter starter_;
   std::array<Role, kRoleCount> roles_;  // by RoleName
-  UniqueFd signals_;
   UniqueFd launcher_;
-  std::set<pid_t> earlier_children_;  // those from before this process became a warden
+  OwnProcess process_;
   EndSequence sequence_;
   ServiceManager manager_;
   FrozenRoles frozen_;
   RoleFaults faults_;
-  RestartPolicy broker_restarts_;
-  RestartPolicy agent_restarts_;
   ExporterProcess exporter_;
+  RoleRestarts restarts_;
   Upgrader upgrader_;
-  std::optional<Clock::time_point> broker_due_;  // when the dead broker is started again
-  bool has_swept_ = false;                       // the keeper said so
+  bool has_swept_ = false;  // the keeper said so
   int exit_code_ = 0;
 };
 

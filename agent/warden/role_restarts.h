@@ -1,0 +1,60 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+
+#include "agent/warden/end_sequence.h"
+#include "agent/warden/exporter_process.h"
+#include "agent/warden/restart_policy.h"
+#include "agent/warden/role.h"
+#include "agent/warden/role_starter.h"
+#include "agent/warden/warden_log.h"
+
+namespace meshbus::warden {
+
+/// Starts the broker and the agent again when they end while the host runs, as RestartPolicy says.
+/// One thread. All that it is made of outlives it.
+class RoleRestarts {
+ public:
+  using Time = RestartPolicy::Time;
+
+  /// `is_agent_vital`: the host ends with its agent.
+  RoleRestarts(std::span<Role, kRoleCount> roles, RoleStarter& starter, ExporterProcess& exporter,
+               const WardenLog& log, bool is_agent_vital)
+      : roles_(roles),
+        starter_(starter),
+        exporter_(exporter),
+        log_(log),
+        is_agent_vital_(is_agent_vital) {}
+
+  /// The broker has ended. Procs live without one, so a broker that ends again and again ends no
+  /// job: it is restarted for as long as the host runs.
+  void on_broker_lost(const std::string& how, Time now);
+  /// When turn() has something to do.
+  std::optional<Time> due() const noexcept { return broker_due_; }
+  /// Starts the broker when that is due.
+  void turn(Time now);
+  /// The agent has ended; the keeper holds the procs, which do not notice. False: it does not run
+  /// again, so the host has to end.
+  bool on_agent_lost(const std::string& how, Time now);
+  /// Whether an agent that ends now is started again.
+  bool may_restart_agent(Time now) const {
+    return !is_agent_vital_ && agent_policy_.may_restart(now);
+  }
+
+ private:
+  Role& role(RoleName name) { return roles_[static_cast<std::size_t>(name)]; }
+  void restart_broker(Time now);
+
+  std::span<Role, kRoleCount> roles_;
+  RoleStarter& starter_;
+  ExporterProcess& exporter_;
+  const WardenLog& log_;
+  bool is_agent_vital_;
+  RestartPolicy broker_policy_{{.most = std::nullopt}};
+  RestartPolicy agent_policy_{{.most = RestartPolicy::kAgentRestarts}};
+  std::optional<Time> broker_due_;  ///< When the dead broker is started again.
+};
+
+}  // namespace meshbus::warden
