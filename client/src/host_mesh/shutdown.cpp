@@ -17,7 +17,7 @@ constexpr std::chrono::milliseconds kProbeInterval{10};
 /// others; a third when that is less.
 constexpr std::chrono::seconds kLastShare{5};
 /// A host process has ended, but its last answer may still be on its way to us.
-constexpr std::chrono::milliseconds kLastAnswerLimit{100};
+constexpr std::chrono::milliseconds kHostAnswerLimit{100};
 
 constexpr std::chrono::milliseconds kNoTime{0};
 
@@ -124,7 +124,7 @@ class Shutdown {
   void take(std::size_t i, Connection::Answer& future, std::uint64_t alive) {
     // The end of a host of ours is an answer too, and may be the only one.
     while (future.wait_for(std::chrono::milliseconds(5)) != std::future_status::ready) {
-      if (has_ended(i) && future.wait_for(kLastAnswerLimit) != std::future_status::ready) return;
+      if (has_ended(i) && future.wait_for(kHostAnswerLimit) != std::future_status::ready) return;
     }
     const auto answer = future.get();
     const auto* const done = answer ? answer->body_as<wire::ShutdownSummary>() : nullptr;
@@ -158,7 +158,7 @@ class Shutdown {
   /// answer reached us or not.
   bool wait_gone(std::size_t i) {
     if (allocation_ != nullptr) {
-      const bool is_gone = has_ended(i, kLastAnswerLimit);
+      const bool is_gone = has_ended(i, kHostAnswerLimit);
       if (is_gone && !has_left_over_[i]) problems_[i].clear();
       if (!is_gone && problems_[i].empty())
         problems_[i] = "its procs are ended, but it is still there";

@@ -63,18 +63,8 @@ void MeshMonitor::on_update(
   const auto changes = progress_.change([&](Facts& facts) {
     const bool is_told =
         !facts.is_abandoned && (options_.handlers.on_state || !again_listeners_.empty());
-    auto changed =
-        facts.table.apply(from, {.ranks = ranks, .exit_reports = exit_reports, .launch = launch},
-                          reactor_.now(), is_told);
-    if (changed.is_news) ++facts.version;
-    // Failures are told with their exit reports, by settle().
-    std::erase_if(changed.ended, [](const RankReport& rank) { return rank.is_failure(); });
-    if (facts.restarts) {
-      for (const auto& rank : changed.ended) {
-        if (!facts.table.is_held(rank.rank)) facts.restarts->note_end(rank.rank);
-      }
-    }
-    return changed;
+    return facts.take_update(from, {.ranks = ranks, .exit_reports = exit_reports, .launch = launch},
+                             reactor_.now(), is_told);
   });
   if (!changes.is_news) return;
   tell_states(changes.reports);
@@ -172,7 +162,7 @@ void MeshMonitor::on_output(const HostAddr& from, const wire::Output& output, Ou
 bool MeshMonitor::should_ask_for_output() {
   if (!options_.has_output) return false;
   return progress_.change([&](const Facts& facts) {
-    if (facts.is_abandoned || facts.is_end_posted || facts.is_handed_over) return false;
+    if (facts.is_abandoned || facts.is_end_posted || facts.owners.is_handed_over()) return false;
     return output_.should_ask_again(facts.table, reactor_.now());
   });
 }
@@ -180,50 +170,22 @@ bool MeshMonitor::should_ask_for_output() {
 bool MeshMonitor::is_output_due(const HostAddr& host) {
   if (!options_.has_output) return false;
   return progress_.change([&](const Facts& facts) {
-    if (facts.is_abandoned || facts.is_end_posted || facts.is_handed_over) return false;
+    if (facts.is_abandoned || facts.is_end_posted || facts.owners.is_handed_over()) return false;
     return !output_.is_over_on(host, facts.table);
   });
 }
 
-struct MeshMonitor::Due {
-  /// Failures that the table has handed out, for those that listen to ends.
-  std::vector<RankReport> ended;
-  RestartJudge::Judgement judgement;
-  std::optional<Time> next;
+struct MeshMonitor::Due : MeshFacts::Due {
   std::optional<MeshOutcome> end;
 };
 
 MeshMonitor::Due MeshMonitor::find_due(Time now) {
   return progress_.change([&](Facts& facts) {
-    Due due;
-    if (!facts.is_armed || facts.is_abandoned || facts.is_end_posted) return due;
-    // Ends may be followed by restarts, about which somebody else decides.
-    if (facts.are_restarts_paused || is_restarted_by_others(facts)) return due;
-    due.ended = facts.table.take_failures(now);
-    if (facts.is_handed_over && facts.restarts) {
-      // The other owner has restarted what it could.
-      for (auto& failure : due.ended) {
-        failure.is_restarting = false;
-        facts.table.set_restarting(failure.rank, false);
-        facts.table.decide(failure.rank);
-      }
-      due.judgement.failures = due.ended;
-    } else if (facts.restarts) {
-      due.judgement = facts.restarts->judge(facts.table, due.ended, now);
-      if (!due.judgement.starts.empty()) ++facts.version;
-    } else {
-      due.judgement.failures = due.ended;
-    }
-    facts.failures_posted += due.judgement.failures.size();
-    due.next = facts.table.next_due(now);
-    const bool is_ours = facts.restarts && !facts.is_handed_over;
-    const auto restart = is_ours ? facts.restarts->next_due(now) : std::nullopt;
-    if (restart) due.next = due.next ? std::min(*due.next, *restart) : restart;
-    const bool goes_on = is_ours && facts.restarts->is_busy();
-    if (!facts.table.is_complete(now) || goes_on) return due;
+    Due due{facts.take_due(mesh(), now), {}};
+    if (!due.is_complete) return due;
     const bool is_output_over =
         !options_.has_output ||
-        (facts.is_handed_over ? output_.is_idle() : output_.is_over(facts.table));
+        (facts.owners.is_handed_over() ? output_.is_idle() : output_.is_over(facts.table));
     if (!is_output_over) {
       const auto limit = output_.give_up_at(now);
       if (!output_.is_idle() || now < limit) {
@@ -274,26 +236,14 @@ void MeshMonitor::carry_out(RestartJudge::Judgement judgement) {
 
 void MeshMonitor::cancel_incarnations(const std::vector<std::uint64_t>& ranks) {
   if (ranks.empty()) return;
-  progress_.change([&](Facts& facts) {
-    for (const auto rank : ranks) {
-      facts.table.cancel_incarnation(rank, reactor_.now());
-      if (!facts.table.rank(rank).is_failure()) facts.restarts->note_end(rank);
-    }
-    ++facts.version;
-  });
+  progress_.change([&](Facts& facts) { facts.cancel_incarnations(ranks, reactor_.now()); });
   for (const auto rank : ranks) output_.set_ended(rank, true);
   settle();
 }
 
 void MeshMonitor::fail_incarnations(const std::vector<std::uint64_t>& ranks, const Error& error) {
   const auto changed = progress_.change([&](Facts& facts) {
-    std::vector<RankReport> reports;
-    for (const auto rank : ranks) {
-      facts.table.fail_incarnation(rank, error, reactor_.now(), std::chrono::system_clock::now());
-      reports.push_back(facts.table.rank(rank));
-    }
-    ++facts.version;
-    return reports;
+    return facts.fail_incarnations(ranks, error, reactor_.now(), std::chrono::system_clock::now());
   });
   tell_states(changed);
   settle();
@@ -302,24 +252,15 @@ void MeshMonitor::fail_incarnations(const std::vector<std::uint64_t>& ranks, con
 void MeshMonitor::begin_growth(ProcMeshRef mesh) {
   progress_.change([&](Facts& facts) {
     const auto& grown = mesh_.set(std::move(mesh));
-    facts.table.hold_from(facts.table.size());
-    facts.table.grow(grown);
-    facts.is_accepted.resize(grown.hosts().size());
-    if (facts.restarts) facts.restarts->resize(grown.root_ranks());
+    facts.begin_growth(grown);
     output_.resize(grown.root_ranks());
-    ++facts.version;
   });
 }
 
 void MeshMonitor::end_growth() {
   progress_.change([&](Facts& facts) {
-    for (const auto& rank : facts.table.ranks()) {
-      const bool is_done = facts.table.is_held(rank.rank) && rank.is_terminal();
-      if (is_done && !rank.is_failure() && facts.restarts) facts.restarts->note_end(rank.rank);
-    }
-    facts.table.hold_from({});
+    facts.end_growth();
     mesh_.show();
-    ++facts.version;
   });
   settle();
 }
@@ -327,13 +268,9 @@ void MeshMonitor::end_growth() {
 std::vector<RankReport> MeshMonitor::shrink(ProcMeshRef mesh) {
   auto gone = progress_.change([&](Facts& facts) {
     const auto& left = mesh_.set(std::move(mesh));
-    auto reports = facts.table.shrink(left);
-    facts.table.hold_from({});
-    facts.is_accepted.resize(left.hosts().size());
-    if (facts.restarts) facts.restarts->resize(left.root_ranks());
+    auto reports = facts.shrink(left);
     output_.resize(left.root_ranks());
     mesh_.show();
-    ++facts.version;
     return reports;
   });
   settle();
@@ -395,94 +332,36 @@ RestartPlan MeshMonitor::restart_plan() const {
 
 void MeshMonitor::on_ownership(const HostAddr& from, const wire::Ownership* ownership) {
   if (ownership == nullptr) return;
-  const bool may_restart = ownership->may_restart() && !ownership->gone();
   bool is_over = false;
   const bool is_given_away = progress_.change([&](Facts& facts) {
-    if (may_restart) {
-      facts.restarts_over_on.erase(from);
-    } else {
-      facts.restarts_over_on.insert(from);
-    }
-    is_over = has_restarts() && facts.is_handed_over && !is_restarted_by_others(facts);
-    if (facts.is_handed_over || (facts.moving.handed_to.empty() && !facts.moving.is_taking))
-      return false;
-    facts.moving.owners[from] = ownership->gone() ? std::string() : ownership->owner()->str();
-    return !facts.moving.handed_to.empty() && has_other_owner(facts);
+    const bool is_done = facts.owners.take(mesh(), from, *ownership);
+    is_over =
+        has_restarts() && facts.owners.is_handed_over() && !facts.is_restarted_by_others(mesh());
+    return is_done;
   });
   // A handover that had failed, because a host did not answer, is done after all.
   if (is_given_away) hand_over();
-  if (const auto stopped = stopped_on(from, *ownership); !stopped.empty()) stop_restarts(stopped);
+  if (has_restarts()) {
+    if (const auto stopped = stopped_on(mesh(), from, *ownership); !stopped.empty())
+      stop_restarts(stopped);
+  }
   if (is_over) settle();
 }
 
-RankSet MeshMonitor::stopped_on(const HostAddr& from, const wire::Ownership& ownership) const {
-  RankSet stopped;
-  if (!has_restarts() || ownership.stopped() == nullptr) return stopped;
-  for (std::uint64_t index = 0; index < mesh().hosts().size(); ++index) {
-    if (!(mesh().hosts()[index] == from)) continue;
-    const auto here = mesh().block_of(index).value_or(RankBlock{});
-    for (const auto* const block : *ownership.stopped()) {
-      const RankBlock common{std::max(here.begin, block->begin()),
-                             std::min(here.end, block->end())};
-      if (common.begin < common.end) stopped.push_back(common);
-    }
-  }
-  return stopped;
-}
-
-std::vector<HostAddr> MeshMonitor::rank_hosts() const {
-  std::vector<HostAddr> hosts;
-  for (std::uint64_t index = 0; index < mesh().hosts().size(); ++index) {
-    if (mesh().block_of(index).value_or(RankBlock{}).size() != 0)
-      hosts.push_back(mesh().hosts()[index]);
-  }
-  return hosts;
-}
-
-bool MeshMonitor::has_other_owner(const Facts& facts) const {
-  const auto hosts = rank_hosts();
-  return std::all_of(hosts.begin(), hosts.end(), [&](const HostAddr& host) {
-    const auto owner = facts.moving.owners.find(host);
-    return owner != facts.moving.owners.end() && owner->second == facts.moving.handed_to;
-  });
-}
-
 void MeshMonitor::begin_taking() {
-  progress_.change([](Facts& facts) { facts.moving.is_taking = true; });
+  progress_.change([](Facts& facts) { facts.owners.begin_taking(); });
 }
 
 void MeshMonitor::end_taking() {
-  progress_.change([](Facts& facts) {
-    facts.moving.is_taking = false;
-    facts.moving.owners.clear();
-  });
+  progress_.change([](Facts& facts) { facts.owners.end_taking(); });
 }
 
 void MeshMonitor::begin_handover(const ProcId& controller) {
-  progress_.change([&](Facts& facts) {
-    // An owner that was named before may have been another one.
-    facts.moving.handed_to = controller.to_string();
-  });
-}
-
-bool MeshMonitor::is_restarted_by_others(const Facts& facts) const {
-  if (!facts.is_handed_over || !facts.restarts) return false;
-  const auto hosts = rank_hosts();
-  return std::any_of(hosts.begin(), hosts.end(),
-                     [&](const HostAddr& host) { return !facts.restarts_over_on.contains(host); });
+  progress_.change([&](Facts& facts) { facts.owners.begin_handover(controller.to_string()); });
 }
 
 void MeshMonitor::hand_over() {
-  progress_.change([](Facts& facts) {
-    facts.is_handed_over = true;
-    facts.are_restarts_paused = false;
-    if (!facts.restarts) return;
-    facts.table.follow_restarts();
-    // A rank that waits for its restart may stay failed after all.
-    for (std::uint64_t rank = 0; rank < facts.table.size(); ++rank) {
-      if (facts.restarts->is_waiting(rank)) facts.table.retell(rank);
-    }
-  });
+  progress_.change([](Facts& facts) { facts.hand_over(); });
   post_settle();
 }
 

@@ -157,14 +157,6 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
   /// Calls handlers and orders for what is due, and arranges to be called again.
   void settle();
   void post_settle();
-  /// The ranks of that host that may begin no other incarnation, as it says.
-  RankSet stopped_on(const HostAddr& from, const wire::Ownership& ownership) const;
-  /// Whether all hosts name the owner that the mesh is being handed to.
-  bool has_other_owner(const MeshProgress::Facts& facts) const;
-  /// The hosts that have ranks of it.
-  std::vector<HostAddr> rank_hosts() const;
-  /// Whether the mesh was handed over with its RestartPolicy, and restarts may follow.
-  bool is_restarted_by_others(const MeshProgress::Facts& facts) const;
   void carry_out(RestartJudge::Judgement judgement);
   /// Calls a handler on its thread, unless the mesh is abandoned; then `then`, in any case.
   void call(std::function<void(const Handlers&)> handler, std::function<void()> then = {});

@@ -18,19 +18,11 @@ bool wait_for(std::condition_variable& changed, std::unique_lock<std::mutex>& lo
 }  // namespace
 
 MeshProgress::MeshProgress(const CurrentMesh& mesh, const HandlerThread& handlers)
-    : mesh_(mesh), handlers_(handlers), facts_{.table = RankTable(mesh.get())} {
-  facts_.is_accepted.resize(mesh.get().hosts().size());
-}
+    : mesh_(mesh), handlers_(handlers), facts_(mesh.get()) {}
 
 RankTable MeshProgress::table() const {
   const std::lock_guard lock(mutex_);
   return facts_.table;
-}
-
-MeshOutcome MeshProgress::Facts::outcome() const {
-  auto outcome = table.outcome();
-  outcome.trouble = trouble;
-  return outcome;
 }
 
 MeshOutcome MeshProgress::outcome() const {
@@ -45,7 +37,7 @@ bool MeshProgress::is_abandoned() const {
 
 bool MeshProgress::is_handed_over() const {
   const std::lock_guard lock(mutex_);
-  return facts_.is_handed_over;
+  return facts_.owners.is_handed_over();
 }
 
 void MeshProgress::note_accepted(std::uint64_t host_index) {
@@ -107,15 +99,13 @@ std::optional<RankReport> MeshProgress::end_of(std::uint64_t rank) const {
 
 bool MeshProgress::is_ours() const {
   const std::lock_guard lock(mutex_);
-  return !facts_.is_abandoned && !facts_.is_handed_over && !facts_.moving.is_taking &&
+  return !facts_.is_abandoned && !facts_.owners.is_handed_over() && !facts_.owners.is_taking() &&
          !facts_.is_end_posted;
 }
 
 bool MeshProgress::is_for(const std::string& self, const HostAddr& host) const {
   const std::lock_guard lock(mutex_);
-  if (!facts_.moving.is_taking) return true;
-  const auto owner = facts_.moving.owners.find(host);
-  return owner != facts_.moving.owners.end() && owner->second == self;
+  return !facts_.owners.is_taking() || facts_.owners.names(host, self);
 }
 
 MeshProgress::Start MeshProgress::start_of(std::uint64_t rank, std::uint64_t restarts) const {

@@ -4,17 +4,14 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "client/src/base/handler_thread.h"
-#include "client/src/monitors/rank_table.h"
-#include "client/src/monitors/restart_judge.h"
+#include "client/src/monitors/mesh_facts.h"
 #include "common/address/current_mesh.h"
 #include "meshbus/proc_mesh_ref.h"
 
@@ -25,42 +22,8 @@ namespace meshbus {
 class MeshProgress {
  public:
   using Time = RankTable::Time;
-  /// The mesh is on its way from one owner to another.
-  struct Moving {
-    /// This launcher is taking it over, and may not be its owner everywhere.
-    bool is_taking = false;
-    /// The controller that it is, or was, to be handed to; empty: none.
-    std::string handed_to = {};
-    /// The owner, as each host has said since then.
-    std::map<HostAddr, std::string> owners = {};
-  };
   /// What the mutex guards.
-  struct Facts {
-    RankTable table;
-    std::optional<JobTrouble> trouble = {};
-    /// With a RestartPolicy.
-    std::optional<RestartJudge> restarts = {};
-    /// Counts the changes of the table.
-    std::uint64_t version = 0;
-    /// By host: its agent has taken the order to start its ranks.
-    std::vector<bool> is_accepted = {};
-    /// Failures are for the handlers; before, the maker of the mesh looks at them itself.
-    bool is_armed = false;
-    bool is_abandoned = false;
-    bool is_handed_over = false;
-    /// No restart is decided: the mesh is being handed over.
-    bool are_restarts_paused = false;
-    Moving moving = {};
-    /// Hosts that say that no rank there is restarted any more, by whichever owner.
-    std::set<HostAddr> restarts_over_on = {};
-    /// Calls of on_failure and on_end that were posted, and those that have returned.
-    std::uint64_t failures_posted = 0;
-    std::uint64_t failures_told = 0;
-    bool is_end_posted = false;
-    bool is_end_told = false;
-
-    MeshOutcome outcome() const;
-  };
+  using Facts = MeshFacts;
 
   MeshProgress(const CurrentMesh& mesh, const HandlerThread& handlers);
   MeshProgress(const MeshProgress&) = delete;
