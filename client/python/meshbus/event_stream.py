@@ -1,4 +1,4 @@
-"""The events of a mesh: `EventStream`, for `for` and `async for`."""
+"""The events of a mesh: `EventStream`, for `for` and `async for`, and `EventHistory` behind it."""
 from __future__ import annotations
 
 import asyncio
@@ -6,11 +6,15 @@ import collections
 import contextlib
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 
 from meshbus.future import check_process
 from meshbus.reports import Event
+
+_KEPT_OUTPUT = 1 << 20
+"""Bytes of output that are kept for a reader that comes later."""
 
 
 class EventStream:
@@ -107,3 +111,49 @@ class EventStream:
 def _set(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
+
+
+class EventHistory:
+    """For the package: the events of a mesh so far, for its streams and for those that begin later.
+    """
+
+    def __init__(self, keeps_output: bool) -> None:
+        self._keeps_output = keeps_output
+        self._lock = threading.Lock()
+        self._events: list[Event] = []
+        self._kept_output = 0
+        self._streams: weakref.WeakSet[EventStream] = weakref.WeakSet()
+
+    def add(self, event: Event) -> None:
+        """It has happened."""
+        with self._lock:
+            self._keep(event)
+            streams = list(self._streams)
+        for stream in streams:
+            stream._put(event)
+
+    def _keep(self, event: Event) -> None:
+        if event.kind == "output":
+            if not self._keeps_output or self._streams:
+                return
+            self._kept_output += len(event.data)
+            while self._kept_output > _KEPT_OUTPUT:
+                at = next(i for i, old in enumerate(self._events) if old.kind == "output")
+                self._kept_output -= len(self._events.pop(at).data)
+        self._events.append(event)
+
+    def stream(self) -> EventStream:
+        """All of them from the first one on."""
+        with self._lock:
+            stream = EventStream(self._events, self._forget)
+            self._streams.add(stream)
+            return stream
+
+    def end(self) -> None:
+        """No more will come."""
+        for stream in list(self._streams):
+            stream._put(None)
+
+    def _forget(self, stream: EventStream) -> None:
+        with self._lock:
+            self._streams.discard(stream)

@@ -6,19 +6,18 @@ import os
 import signal as signals
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from meshbus import _checks, _client, _context, _wire, reports
+from meshbus import _checks, _client, _context, reports
 from meshbus._owner import ContextManager
 from meshbus._views import cut
-from meshbus.actor import Actor, actor_class, endpoint
-from meshbus.actors import ActorMesh
+from meshbus.actor import Actor
+from meshbus.actor_spawner import ActorSpawner, SpawnOptions
 from meshbus.errors import (ActorFailure, ConfigurationError, Error, MeshFailure, OutOfRange,
                             Refused, Timeout)
-from meshbus.event_stream import EventStream
+from meshbus.event_stream import EventHistory, EventStream
 from meshbus.future import Flag, Future, check_process
 from meshbus.proc_view import TIMEOUT, OneProc, ProcView
 from meshbus.reports import ActorReport, Binding, Event, Outcome, RankReport
@@ -33,42 +32,8 @@ T = TypeVar("T")
 P = ParamSpec("P")
 Q = ParamSpec("Q")
 
-_KEPT_OUTPUT = 1 << 20
-"""Bytes of output that are kept for a reader that comes later."""
-
-
 _PIECE = 256 * 1024
 """Bytes for a stdin that go in one message."""
-
-
-class SpawnOptions:
-    """`procs.options(name="tally").spawn(Counter, 40)`: how actors are made."""
-
-    def __init__(self, procs: ProcMesh, name: str | None, timeout: float | None,
-                 on_failure: Callable[[ActorReport], object] | None, again: bool) -> None:
-        self._procs = procs
-        self._name = name
-        self._timeout = timeout
-        self._on_failure = on_failure
-        self._again = again
-
-    def spawn(self, cls: Callable[Q, A], *args: Q.args, **kwargs: Q.kwargs) -> A:
-        """Makes an actor of the class in each rank."""
-        return self.spawn_async(cls, *args, **kwargs).result()
-
-    def spawn_async(self, cls: Callable[Q, A], *args: Q.args, **kwargs: Q.kwargs) -> Future[A]:
-        """The same as a Future: `await procs.options(...).spawn_async(Counter, 40)`."""
-        return self._procs._spawn(cls, args, kwargs, self._name, self._timeout, self._on_failure,
-                                  self._again)
-
-
-class _Runner(Actor):
-    """Runs functions in a rank."""
-
-    @endpoint
-    def run(self, function: Any, args: Any, kwargs: Any) -> Any:
-        """Calls it."""
-        return function(*args, **kwargs)
 
 
 class ProcMesh(ContextManager):
@@ -89,10 +54,8 @@ class ProcMesh(ContextManager):
         self._ref = core.ref
         ranks, self._binding_notes = core.bindings()
         self._bindings = [Binding(**rank) for rank in ranks]
-        self._lock = threading.Lock()
-        self._history: list[Event] = []
-        self._kept_output = 0
-        self._streams: weakref.WeakSet[EventStream] = weakref.WeakSet()
+        self._spawner = ActorSpawner(core)
+        self._history = EventHistory(keeps_output=handlers.on_output is None)
         self._failure: RankReport | None = None
         self._was_raised = False
         self._last: Outcome | None = None
@@ -100,14 +63,10 @@ class ProcMesh(ContextManager):
         self._is_closed = False
         self._failed = Flag()  # a rank failed, or all have ended
         self._ended = Flag()
-        self._names: dict[str, int] = {}
-        self._runners: list[_Runner] = []
         self._writing = threading.Lock()
-        self._actors: weakref.WeakSet[ActorMesh] = weakref.WeakSet()
         self._process = os.getpid()
         self._is_handed_over = False
         self._lives = 0  # restarts that were told
-        self._runner_lives = 0
         self._thread = threading.Thread(target=self._dispatch, name="meshbus-events", daemon=True)
         self._thread.start()
         _context.remember(self)
@@ -123,8 +82,7 @@ class ProcMesh(ContextManager):
         finally:
             self._failed.fill()
             self._ended.fill()
-            for stream in list(self._streams):
-                stream._put(None)
+            self._history.end()
 
     def _take_order(self, order: _client.AskedOrder) -> None:
         handler = self._handlers.on_resize_order
@@ -134,15 +92,11 @@ class ProcMesh(ContextManager):
                          daemon=True).start()
 
     def _take(self, event: Event) -> None:
-        with self._lock:
-            self._keep(event)
-            if event.kind == "failure":
-                self._given_up.add(event.rank)
-            elif event.kind == "restart":
-                self._lives += 1
-            streams = list(self._streams)
-        for stream in streams:
-            stream._put(event)
+        if event.kind == "failure":
+            self._given_up.add(event.rank)
+        elif event.kind == "restart":
+            self._lives += 1
+        self._history.add(event)
         try:
             self._handlers.tell(event)
         except BaseException:  # sys.exit() there must not end this thread without a word
@@ -157,30 +111,14 @@ class ProcMesh(ContextManager):
             self._failed.fill()
             self._ended.fill()
 
-    def _keep(self, event: Event) -> None:
-        if event.kind == "output":
-            if self._handlers.on_output is not None or self._streams:
-                return
-            self._kept_output += len(event.data)
-            while self._kept_output > _KEPT_OUTPUT:
-                at = next(i for i, old in enumerate(self._history) if old.kind == "output")
-                self._kept_output -= len(self._history.pop(at).data)
-        self._history.append(event)
-
     def events(self) -> EventStream:
         """Everything that has happened so far and that happens from now on: changes of ranks,
         failures, restarts, output (with output="stream"), and the end."""
         check_process(self._process)
-        with self._lock:
-            stream = EventStream(self._history, self._forget_stream)
-            self._streams.add(stream)
-            if self._is_closed:
-                stream._put(None)
-            return stream
-
-    def _forget_stream(self, stream: EventStream) -> None:
-        with self._lock:
-            self._streams.discard(stream)
+        stream = self._history.stream()
+        if self._is_closed:
+            stream._put(None)
+        return stream
 
     # --- what is known ------------------------------------------------------------------------
     @property
@@ -263,7 +201,7 @@ class ProcMesh(ContextManager):
 
     def spawn_async(self, cls: Callable[Q, A], *args: Q.args, **kwargs: Q.kwargs) -> Future[A]:
         """The same as a Future: `await procs.spawn_async(Counter, 40)`."""
-        return self._spawn(cls, args, kwargs, None, None, None)
+        return self._spawn(cls, args, kwargs)
 
     def options(self, *, name: str | None = None, timeout: float | None = None,
                 on_failure: Callable[[ActorReport], object] | None = None,
@@ -274,38 +212,19 @@ class ProcMesh(ContextManager):
         seconds = None if timeout is None else _checks.seconds("timeout", timeout)
         return SpawnOptions(self, name, seconds, on_failure, again)
 
-    def _spawn(self, cls: Callable[..., A], args: Any, kwargs: Any, name: str | None,
-               timeout: float | None, on_failure: Callable[[ActorReport], object] | None,
+    def _spawn(self, cls: Callable[..., A], args: Any, kwargs: Any, *, name: str | None = None,
+               timeout: float | None = None,
+               on_failure: Callable[[ActorReport], object] | None = None,
                again: bool = False) -> Future[A]:
-        return self._spawn_in(self._ref, cls, args, kwargs, name, timeout, on_failure, again)
+        check_process(self._process)
+        return self._spawner.spawn(self._ref, cls, args, kwargs, name=name, timeout=timeout,
+                                   on_failure=on_failure, again=again)
 
     def _spawn_at(self, rank: int, cls: type[A], args: Any) -> A:
         """For the package: an actor in one rank."""
-        only = cut(self._ref, dict(self.extent.point(rank)))
-        return self._spawn_in(only, cls, args, {}, None, None, None).result()
-
-    def _spawn_in(self, ref: _client.ProcMeshRef, cls: Callable[..., A], args: Any, kwargs: Any,
-                  name: str | None, timeout: float | None,
-                  on_failure: Callable[[ActorReport], object] | None,
-                  again: bool = False) -> Future[A]:
         check_process(self._process)
-        actor = actor_class(cls, ActorMesh)
-        params = _wire.spawn_params(actor, args, kwargs)
-        inbox = _client.Inbox()
-        pending = self._core.spawn_actors("python", name or self._fresh_name(actor), params, ref,
-                                          timeout, again, inbox)
-        def made(core: _client.Actors) -> Any:
-            actors = ActorMesh(core, actor, inbox, on_failure)
-            self._actors.add(actors)
-            return actors
-        return Future(pending, made)
-
-    def _fresh_name(self, cls: type) -> str:
-        base = "".join(c if c.isascii() and c.isalnum() else "_" for c in cls.__name__.lower())
-        base = base.strip("_") or "actor"
-        with self._lock:
-            number = self._names[base] = self._names.get(base, 0) + 1
-        return base if number == 1 else f"{base}_{number}"
+        only = cut(self._ref, dict(self.extent.point(rank)))
+        return self._spawner.spawn(only, cls, args, {}).result()
 
     def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> ValueMesh[T]:
         """Calls a function once in each rank and waits: a value for each rank."""
@@ -315,13 +234,8 @@ class ProcMesh(ContextManager):
                   ) -> Future[ValueMesh[T]]:
         """The same without waiting: a value or an error for each rank, later, however long it
         takes."""
-        lives = self._lives
-        if not self._runners or self._runner_lives != lives:
-            # A rank in its next life has no actors of the one before.
-            name = f"meshbus_runner_{len(self._runners) + 1}"
-            self._runners.append(self.options(name=name).spawn(_Runner))
-            self._runner_lives = lives
-        return self._runners[-1].run.options(timeout=None).call(function, args, kwargs)
+        check_process(self._process)
+        return self._spawner.run(self._ref, self._lives, function, args, kwargs)
 
     # --- ends ---------------------------------------------------------------------------------
     def wait(self, timeout: float | None = None) -> Outcome:
@@ -536,8 +450,7 @@ class ProcMesh(ContextManager):
             if not self._is_closed and not self._is_handed_over:
                 self.stop()
                 self._settle(5)
-            failures = [failure for actors in list(self._actors)
-                        if (failure := actors._failure()) is not None]
+            failures = self._spawner.failures()
         except Error:
             if not has_error:
                 raise
