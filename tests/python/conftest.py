@@ -93,3 +93,11 @@ def workers(hosts):
     """Two workers on each host that the tests of a file share, and leave as they are."""
     with hosts.workers(per_host={"gpu": 2}) as procs:
         yield procs
+
+
+@pytest.fixture(scope="module")
+def counters(workers):
+    """Counters in these workers, from 40 on."""
+    from counter_actor import Counter
+    with workers.spawn(Counter, 40) as actors:
+        yield actors
