@@ -1,67 +1,15 @@
-// What a launcher hears when procs, hosts and roles die, and what stop and shutdown say.
+// What a launcher hears when ranks fail, and what it does when nobody listens.
 #include <fcntl.h>
 #include <sys/wait.h>
 
 #include <algorithm>
 #include <csignal>
-#include <fstream>
 #include <future>
 #include <map>
 
-#include "tests/world/client_library.h"
+#include "tests/integration/client/sleeping_ranks.h"
 
-using namespace std::chrono_literals;
-using namespace meshbus;
-using namespace meshbus::test;
-
-namespace {
-
-/// A set of signals of a process, by its name in /proc/PID/status.
-std::uint64_t bits_of(pid_t pid, std::string_view name) {
-  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with(name)) return std::stoull(line.substr(name.size() + 2), nullptr, 16);
-  }
-  return 0;
-}
-
-/// Sleeping ranks on host processes.
-struct Sleepers {
-  explicit Sleepers(std::string_view host_extent, std::string_view per_host,
-                    std::vector<std::pair<std::string, std::string>> settings = {},
-                    ProcSpec spec = {})
-      : context(must(Context::create(quick(std::move(settings))))),
-        hosts(must(HostMesh::process(context, extent(host_extent), of_this_build()))) {
-    if (spec.command.empty()) spec.command = {"sh", "-c", "echo alive >&2; exec " + sleep};
-    mesh.emplace(
-        must(hosts.spawn("sleepers", extent(per_host), std::move(spec), heard.handlers())));
-  }
-  pid_t pid(std::uint64_t rank) const { return static_cast<pid_t>(mesh->known().ranks[rank].pid); }
-  std::string describe() const {
-    std::string text;
-    for (const auto& rank : mesh->known().ranks)
-      text += rank.describe() + ", wrote \"" + heard.output(rank.rank) + "\"\n";
-    return text;
-  }
-  Roles roles(std::size_t host) const {
-    std::optional<Roles> roles;
-    const auto wardens = wardens_of(::getpid());
-    for (const auto warden : wardens) {
-      const auto found = find_roles(warden);
-      if (found && found->agent == must(hosts.states())[host].pid) roles = found;
-    }
-    REQUIRE(roles.has_value());
-    return *roles;
-  }
-
-  std::string sleep = own_sleep();
-  Heard heard;
-  Context context;
-  HostMesh hosts;
-  std::optional<ProcMesh> mesh;
-};
-
-}  // namespace
+namespace meshbus::test::sleeping {
 
 TEST_CASE(
     "client: spec 6.6: a killed rank is reported once, with place, signal and last words, soon") {
@@ -89,207 +37,6 @@ TEST_CASE(
   must(sleepers.hosts.shutdown(in_time));
   CHECK(sleepers.heard.failures().size() == 1);
   CHECK(sleepers.heard.ends() == 1);
-}
-
-TEST_CASE("client: spec 6.4: a stop ends everything and says how far it had to go") {
-  ProcSpec spec;
-  const auto sleep = own_sleep();
-  spec.command = {
-      "sh", "-c",
-      "if [ $RANK = 1 ]; then trap '' TERM; fi; echo up; while :; do " + sleep + "; done"};
-  spec.grace = 300ms;
-  spec.output = OutputMode::stream;
-  Sleepers sleepers("host=1", "gpu=2", {}, spec);
-  const bool are_up = wait_until(
-      [&] { return sleepers.heard.output(0) == "up\n" && sleepers.heard.output(1) == "up\n"; },
-      in_time);
-  INFO(sleepers.describe());
-  REQUIRE(are_up);
-  const auto outcome = must(sleepers.mesh->stop({.reason = "enough"}));
-  CHECK(outcome.is_ended());
-  CHECK(outcome.exit_code() == 0);
-  CHECK(outcome.ranks[0].step == StopStep::term);
-  CHECK(outcome.ranks[1].step == StopStep::kill);
-  CHECK(outcome.ranks[1].stop_reason == "enough");
-  CHECK_FALSE(outcome.ranks[1].stopped_by.empty());
-  CHECK(must(sleepers.mesh->stop()).is_ended());
-  CHECK(sleepers.heard.failures().empty());
-  CHECK(processes_with(sleep).empty());
-  must(sleepers.hosts.shutdown(in_time));
-}
-
-TEST_CASE("client: some ranks can be stopped and signalled, the others go on") {
-  Sleepers sleepers("host=2", "gpu=2");
-  const auto outcome = must(sleepers.mesh->stop({.reason = "smaller", .ranks = {{1, 3}}}));
-  CHECK_FALSE(outcome.is_ended());
-  CHECK(outcome.ranks[1].is_terminal());
-  CHECK(outcome.ranks[2].is_terminal());
-  CHECK(sleepers.mesh->known().ranks[0].state == ProcState::ready);
-  CHECK(sleepers.mesh->signal({{0, 1}, {3, 4}}, SIGUSR1).has_value());
-  CHECK(must(sleepers.mesh->wait(in_time)).ranks[3].signal == SIGUSR1);
-  CHECK(sleepers.mesh->signal({}, SIGUSR1).error().code() == ErrorCode::not_exist);
-  CHECK(sleepers.mesh->signal({}, 99).error().code() == ErrorCode::configuration_error);
-  must(sleepers.hosts.shutdown(in_time));
-}
-
-TEST_CASE("client: spec 6.4: a stop that reaches nobody says so and names the ranks") {
-  Sleepers sleepers("host=1", "gpu=2");
-  const auto agent = sleepers.roles(0).agent;
-  ::kill(agent, SIGSTOP);
-  const auto stopped = sleepers.mesh->stop({.deadline = 700ms});
-  const auto status = must(sleepers.mesh->status(300ms));
-  ::kill(agent, SIGCONT);
-  REQUIRE_FALSE(stopped.has_value());
-  INFO(stopped.error().to_string());
-  CHECK(stopped.error().code() == ErrorCode::stop_error);
-  CHECK(stopped.error().detail().find("2 of 2 ranks are not ended: rank 0 (host=0,gpu=0 on ") !=
-        std::string::npos);
-  CHECK(stopped.error().detail().find("did not take the order") != std::string::npos);
-  for (const auto& rank : status) CHECK(rank.state == ProcState::unknown);
-  CHECK(must(sleepers.mesh->stop()).is_ended());
-  must(sleepers.hosts.shutdown(in_time));
-}
-
-TEST_CASE("client: a signal that a host does not take says which ranks got it and which did not") {
-  Sleepers sleepers("host=2", "gpu=2");
-  const auto agent = sleepers.roles(1).agent;
-  ::kill(agent, SIGSTOP);
-  const auto sent = sleepers.mesh->signal({}, SIGCONT, 700ms);
-  ::kill(agent, SIGCONT);
-  REQUIRE_FALSE(sent.has_value());
-  INFO(sent.error().to_string());
-  CHECK(sent.error().code() == ErrorCode::timeout);
-  CHECK(sent.error().detail().find(": ranks 0-1 got it; ranks 2-3 on " +
-                                   sleepers.hosts.hosts()[1].to_string() + " did not: ") !=
-        std::string::npos);
-  CHECK(sleepers.mesh->signal({}, SIGCONT).has_value());
-  must(sleepers.hosts.shutdown(in_time));
-}
-
-TEST_CASE("client: a signal is with the kernel when signal() returns, and not before") {
-  Sleepers sleepers("host=1", "gpu=2", {}, shell("exec env --block-signal=USR1 " + own_sleep()));
-  const auto blocks = [&](std::uint64_t rank) {
-    return bits_of(sleepers.pid(rank), "SigBlk") >> (SIGUSR1 - 1) & 1;
-  };
-  REQUIRE(wait_until([&] { return blocks(0) != 0 && blocks(1) != 0; }, in_time));
-  const auto keeper = sleepers.roles(0).keeper;
-  ::kill(keeper, SIGSTOP);
-  const auto sent = sleepers.mesh->signal({}, SIGUSR1, 700ms);
-  ::kill(keeper, SIGCONT);
-  REQUIRE_FALSE(sent.has_value());
-  CHECK(sent.error().code() == ErrorCode::timeout);
-  REQUIRE(sleepers.mesh->signal({}, SIGUSR1).has_value());
-  for (std::uint64_t rank = 0; rank < 2; ++rank)
-    CHECK((bits_of(sleepers.pid(rank), "ShdPnd") >> (SIGUSR1 - 1) & 1) != 0);
-  must(sleepers.hosts.shutdown(in_time));
-}
-
-TEST_CASE(
-    "client: when a host process dies its ranks are lost, at once and in words, and the others go "
-    "on") {
-  Sleepers sleepers("host=2", "gpu=2");
-  std::size_t victim = 0;
-  SUBCASE("the host to which the launcher is connected") {
-    victim = 0;
-  }
-  SUBCASE("another one") {
-    victim = 1;
-  }
-  ::kill(sleepers.roles(victim).warden, SIGKILL);
-  REQUIRE(wait_until([&] { return sleepers.heard.failures().size() == 2; }, in_time));
-  for (const auto& rank : sleepers.heard.failures()) {
-    INFO(rank.describe());
-    CHECK(rank.host_index == victim);
-    CHECK(rank.is_failure());
-  }
-  // Nothing will ever answer there: calls say so, and do not wait.
-  const auto lost = must(sleepers.mesh->proc(2 * victim));
-  const auto is_unreachable = [](const auto& answer) {
-    return !answer && answer.error().code() == ErrorCode::host_unreachable;
-  };
-  REQUIRE(wait_until([&] { return is_unreachable(lost.call(sleepers.context, 1, "", 200ms)); },
-                     in_time));
-  const auto begin = std::chrono::steady_clock::now();
-  const auto called = lost.call(sleepers.context, 1, "", in_time);
-  CHECK(is_unreachable(called));
-  CHECK(called.error().detail().find(sleepers.hosts.hosts()[victim].to_string() + " is lost: ") !=
-        std::string::npos);
-  const auto all =
-      must(sleepers.context.call(must(sleepers.mesh->ref().at("host", victim)), 1, "", in_time));
-  REQUIRE(all.size() == 2);
-  for (const auto& answer : all) CHECK(is_unreachable(answer));
-  CHECK(std::chrono::steady_clock::now() - begin < in_time / 2);
-  REQUIRE(wait_until(
-      [&] { return sleepers.mesh->stop({.grace = 100ms, .deadline = 10s}).has_value(); }, in_time));
-  CHECK(sleepers.heard.failures().size() == 2);
-  const auto summary = sleepers.hosts.shutdown(in_time);
-  INFO((summary ? std::string() : summary.error().to_string()));
-  CHECK(summary.has_value());
-  CHECK(wait_until([&] { return processes_with(sleepers.sleep).empty(); }, cleaned_up));
-}
-
-TEST_CASE(
-    "client: spec 6.8: when the host is lost through which a launcher hears, no line of the others "
-    "is missing, and the end comes at once") {
-  constexpr int kLines = 400;
-  ProcSpec spec;
-  spec.output = OutputMode::stream;
-  spec.command = {"sh", "-c",
-                  "i=0; while [ $i -lt " + std::to_string(kLines) +
-                      " ]; do i=$((i+1)); echo line $i; sleep 0.01; done"};
-  Sleepers sleepers("host=3", "gpu=2", {}, spec);
-  REQUIRE(wait_until([&] { return sleepers.heard.output(2).size() > 200; }, in_time));
-  ::kill(sleepers.roles(0).warden, SIGKILL);
-  const auto outcome = must(sleepers.mesh->wait(60s));
-  const auto told = std::chrono::system_clock::now();
-  std::string all;
-  for (int i = 1; i <= kLines; ++i) all += "line " + std::to_string(i) + "\n";
-  std::chrono::system_clock::time_point last;
-  for (std::uint64_t rank = 2; rank < 6; ++rank) {
-    INFO(outcome.ranks[rank].describe());
-    CHECK(outcome.ranks[rank].exit_code == 0);
-    CHECK(sleepers.heard.output(rank).size() == all.size());
-    CHECK((sleepers.heard.output(rank) == all));
-    last = std::max(last, outcome.ranks[rank].ended.value_or(last));
-  }
-  CHECK(told - last < 2s);
-  CHECK(sleepers.heard.failures().size() == 2);
-  CHECK(sleepers.hosts.shutdown(in_time).has_value());
-}
-
-TEST_CASE("client: a new broker is found again, and nothing that happened meanwhile is missed") {
-  Sleepers sleepers("host=1", "gpu=2");
-  const auto roles = sleepers.roles(0);
-  ::kill(roles.broker, SIGKILL);
-  ::kill(sleepers.pid(1), SIGTERM);
-  REQUIRE(wait_until([&] { return sleepers.heard.failures().size() == 1; }, in_time));
-  CHECK(sleepers.heard.failures()[0].rank == 1);
-  CHECK(sleepers.heard.failures()[0].signal == SIGTERM);
-  CHECK(must(sleepers.mesh->stop()).is_ended());
-  must(sleepers.hosts.shutdown(in_time));
-}
-
-TEST_CASE(
-    "client: an agent is replaced before it was ever asked who it is, while the launcher moves: "
-    "the next one is asked for everything") {
-  Sleepers sleepers("host=2", "gpu=1", {{"supervision.probe", "5s"}});
-  const auto first = sleepers.roles(0);
-  const auto second = sleepers.roles(1);
-  REQUIRE(::kill(second.agent, SIGSTOP) == 0);
-  REQUIRE(::kill(first.warden, SIGKILL) == 0);
-  REQUIRE(wait_until([&] { return sleepers.heard.failures().size() == 1; }, in_time));
-  // The launcher goes on from the second host, and asks the agent there for what it knows: in vain.
-  CHECK_FALSE(must(sleepers.hosts.states(1s))[1].problem.empty());
-  REQUIRE(::kill(second.agent, SIGKILL) == 0);
-  const auto is_replaced = [&] {
-    const auto now = find_roles(second.warden);
-    return now && now->agent != second.agent;
-  };
-  REQUIRE(wait_until(is_replaced, in_time));
-  REQUIRE(::kill(sleepers.pid(1), SIGTERM) == 0);
-  REQUIRE(wait_until([&] { return sleepers.heard.failures().size() == 2; }, in_time));
-  CHECK(sleepers.heard.failures()[1].signal == SIGTERM);
-  CHECK(sleepers.hosts.shutdown(in_time).has_value());
 }
 
 TEST_CASE(
@@ -540,3 +287,5 @@ TEST_CASE("client: handlers may call the library, and may let go of the mesh") {
   CHECK(future.get() == "exit 5; ended");
   must(hosts.shutdown(in_time));
 }
+
+}  // namespace meshbus::test::sleeping
