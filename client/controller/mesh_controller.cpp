@@ -75,14 +75,13 @@ void MeshController::take_owner(const HostAddr& host, const OwnerUpdate& owner) 
 }
 
 bool MeshController::have_all_spoken() const {
-  return std::all_of(parts_.begin(), parts_.end(), [](const Entry& here) {
-    return here.second.word.is_heard() || here.second.is_silent;
-  });
+  return std::all_of(parts_.begin(), parts_.end(),
+                     [](const Entry& here) { return here.second.has_spoken(); });
 }
 
 MeshController::Actions MeshController::ask_unheard(Time now) {
   for (auto& [host, part] : parts_) {
-    if (!part.word.is_heard() && !part.is_silent) part.wants_state = true;
+    if (!part.has_spoken()) part.wants_state = true;
   }
   return settle(now);
 }
@@ -97,10 +96,8 @@ void MeshController::take_all(Entry& here, const RankUpdate& update, Time now) {
 
 void MeshController::take_whole(Entry& here, const RankUpdate& update, Time now) {
   auto& [host, part] = here;
-  part.is_listed = true;
+  part.on_listed();
   part.is_whole = true;
-  part.word.on_listed();
-  part.absent_since.reset();
   take_all(here, update, now);
   ranks_.take_standing(host, update);
   std::set<std::uint64_t> those;
@@ -116,9 +113,7 @@ MeshController::Actions MeshController::listed(const HostAddr& host, const MeshU
   if (here == nullptr) return {};
   auto& part = here->second;
   part.has_failed = false;
-  part.is_listed = true;
-  part.word.on_listed();
-  part.absent_since.reset();
+  part.on_listed();
   const auto& ranks = update.ranks_update;
   if (ranks.owner) take_owner(here->first, *ranks.owner);
   std::set<std::uint64_t> those;
@@ -145,8 +140,7 @@ MeshController::Actions MeshController::absent(const HostAddr& host, Time now) {
   if (here == nullptr) return {};
   auto& part = here->second;
   part.has_failed = false;
-  part.is_listed = false;
-  if (!part.absent_since) part.absent_since = now;
+  part.on_absent(now);
   if (now - *part.absent_since >= kMemory) ranks_.forget_all_but(here->first, {});
   // It is asked once more before any rank is said to be dead.
   if (book().live_on(here->first) != 0) part.wants_state = true;
@@ -162,13 +156,6 @@ MeshController::Actions MeshController::pushed(const HostAddr& host, const RankU
   if (!here->second.is_listed) here->second.wants_state = true;
   take_all(*here, update, now);
   return settle(now);
-}
-
-void MeshController::on_error(Entry& here, const Error& error, Time now) {
-  here.second.ask_after = now + kAskAgain;
-  // Silence is judged for the host as a whole.
-  if (is_silence(error.code()) || std::exchange(here.second.has_failed, true)) return;
-  events().add_failed_query(here.first, error.to_string());
 }
 
 MeshController::Actions MeshController::answered(const Order& order, const HostAnswer& answer,
@@ -201,12 +188,11 @@ MeshController::Actions MeshController::answered(const Order& order, const HostA
   if (state != nullptr) {
     take_whole(*here, state->ranks_update, now);
   } else if (is_unknown) {
-    part.is_listed = false;
+    part.on_absent(now);
     part.stream.reopen();
-    if (!part.absent_since) part.absent_since = now;
     ranks_.lose_all_but(here->first, {}, layouts_.first_leaving(), now);
-  } else if (!answer) {
-    on_error(*here, answer.error(), now);
+  } else if (!answer && part.on_error(answer.error(), now)) {
+    events().add_failed_query(here->first, answer.error().to_string());
   }
   return settle(now);
 }
@@ -214,13 +200,8 @@ MeshController::Actions MeshController::answered(const Order& order, const HostA
 MeshController::Actions MeshController::host_changed(const HostAddr& host, bool is_silent,
                                                      const std::string& problem, Time now) {
   auto* const here = find(host);
-  if (here == nullptr || here->second.is_silent == is_silent) return {};
-  auto& part = here->second;
-  part.is_silent = is_silent;
-  if (is_silent) part.word.on_silent();
-  part.problem = is_silent ? problem : std::string();
-  part.stream.reopen();
-  events().add_host(host, is_silent, part.problem);
+  if (here == nullptr || !here->second.on_silence(is_silent, problem)) return {};
+  events().add_host(host, is_silent, here->second.problem);
   return settle(now);
 }
 
@@ -271,7 +252,7 @@ RestartPlan MeshController::restart_plan(const HostAddr& host, Time now) const {
 bool MeshController::knows_all_hosts() {
   bool is_known = true;
   for (auto& [host, part] : parts_) {
-    if (part.is_whole || part.word.is_denial()) continue;
+    if (part.are_ranks_known()) continue;
     is_known = false;
     // The list that does not have it may be older than the mesh.
     if (part.absent_since) part.wants_state = true;
@@ -436,9 +417,8 @@ Status::Kind MeshController::overall() const {
     return book().live_on(entry.first) != 0 && !entry.second.is_silent;
   });
   if (is_heard) return Status::Kind::running;
-  const bool is_known = std::all_of(parts_.begin(), parts_.end(), [](const auto& entry) {
-    return entry.second.is_listed ? entry.second.is_whole : entry.second.absent_since.has_value();
-  });
+  const bool is_known = std::all_of(parts_.begin(), parts_.end(),
+                                    [](const auto& entry) { return entry.second.is_known(); });
   if (book().seen() == 0 || live() != 0 || is_partial_ || !is_known) return Status::Kind::unknown;
   return Status::Kind::stopped;
 }

@@ -13,11 +13,10 @@
 
 #include "client/controller/host_update.h"
 #include "client/controller/layout_watch.h"
+#include "client/controller/mesh_part.h"
 #include "client/controller/mesh_ranks.h"
 #include "client/controller/mesh_revival.h"
-#include "client/controller/owner_word.h"
 #include "client/controller/ownership_book.h"
-#include "client/controller/question_state.h"
 #include "meshbus/rank_report.h"
 #include "meshbus/status_mesh.h"
 #include "wire/forward.h"
@@ -130,25 +129,7 @@ class MeshController {
   std::vector<WatchEvent> known(const RankSet& ranks = {}) const;
 
  private:
-  /// The mesh on one host.
-  struct Part {
-    bool is_listed = false;
-    /// All that the agent has was heard once, even where a list has no room for it.
-    bool is_whole = false;
-    std::optional<Time> absent_since;
-    QuestionState stream;
-    QuestionState stop;
-    bool wants_state = false;
-    bool is_state_asked = false;
-    /// Not before: a question has failed.
-    Time ask_after{};
-    bool is_silent = false;
-    std::string problem;
-    /// query_failed was reported.
-    bool has_failed = false;
-    OwnerWord word;
-  };
-  using Parts = std::map<HostAddr, Part>;
+  using Parts = std::map<HostAddr, MeshPart>;
   using Entry = Parts::value_type;
 
   MeshEvents& events() noexcept { return ranks_.events(); }
@@ -167,7 +148,6 @@ class MeshController {
   void take_all(Entry& here, const RankUpdate& update, Time now);
   /// All that the agent has: live ranks that are not in it are lost.
   void take_whole(Entry& here, const RankUpdate& update, Time now);
-  void on_error(Entry& here, const Error& error, Time now);
   bool is_over(Time now) const;
   /// Whether the ranks of all hosts are known; asks for what is missing.
   bool knows_all_hosts();
