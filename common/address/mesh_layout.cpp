@@ -49,6 +49,21 @@ Result<MeshLayout> resized(const MeshLayout& before, std::vector<HostAddr> hosts
       .region = Region(*larger), .hosts = std::move(hosts), .revision = before.revision + 1};
 }
 
+Result<MeshLayout> replaced(const MeshLayout& before, const HostAddr& lost, const HostAddr& spare) {
+  auto after = before;
+  bool is_found = false;
+  for (auto& host : after.hosts) {
+    if (host != lost) continue;
+    host = spare;
+    is_found = true;
+  }
+  if (!is_found || lost == spare)
+    return fail(ErrorCode::refused, "it has no ranks on host " + lost.to_string() +
+                                        " that could move to host " + spare.to_string());
+  ++after.revision;
+  return after;
+}
+
 Result<void> check_resized(const MeshLayout& before, const MeshLayout& after) {
   const auto refused = [&](const std::string& what) {
     return fail(ErrorCode::refused,
@@ -63,6 +78,8 @@ Result<void> check_resized(const MeshLayout& before, const MeshLayout& after) {
   const auto& later = after.region.sizes();
   if (sizes.empty() || !std::equal(sizes.begin() + 1, sizes.end(), later.begin() + 1, later.end()))
     return refused("only the first axis can change");
+  // Hosts have taken the places of others: blocks stay, also uneven ones.
+  if (before.region == after.region && before.hosts.size() == after.hosts.size()) return {};
   const auto per_host = before.region.num_ranks() / before.hosts.size();
   if (per_host * before.hosts.size() != before.region.num_ranks() ||
       per_host * after.hosts.size() != after.region.num_ranks())
@@ -71,7 +88,12 @@ Result<void> check_resized(const MeshLayout& before, const MeshLayout& after) {
 }
 
 const HostAddr& host_of(const MeshLayout& layout, std::uint64_t rank) {
-  return layout.hosts[rank / (layout.region.num_ranks() / layout.hosts.size())];
+  // As ProcMeshRef::host_index_of(): the first blocks have one rank more when they are uneven.
+  const auto small = layout.region.num_ranks() / layout.hosts.size();
+  const auto large_blocks = layout.region.num_ranks() % layout.hosts.size();
+  const auto in_large = large_blocks * (small + 1);
+  if (rank < in_large) return layout.hosts[rank / (small + 1)];
+  return layout.hosts[large_blocks + (rank - in_large) / small];
 }
 
 std::unique_ptr<wire::MeshLayoutT> to_wire(const MeshLayout& layout) {

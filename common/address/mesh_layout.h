@@ -12,11 +12,12 @@
 namespace meshbus {
 
 /// The shape of a mesh of procs and where its ranks lie, which changes when the mesh is resized
-/// (docs/decisions/0062-a-mesh-grows-at-its-end.md). A plain value.
+/// (docs/decisions/0062-a-mesh-grows-at-its-end.md) or ranks of a lost host move to another one
+/// (docs/decisions/0068-ranks-of-a-lost-host-move-to-a-spare.md). A plain value.
 struct MeshLayout {
   Region region = {};
   std::vector<HostAddr> hosts = {};
-  /// How often the mesh was resized.
+  /// How often it has changed.
   std::uint32_t revision = 0;
 };
 
@@ -25,8 +26,13 @@ struct MeshLayout {
 /// be done without another number or address for a rank that stays; the detail says why.
 Result<MeshLayout> resized(const MeshLayout& before, std::vector<HostAddr> hosts);
 
-/// Whether `after` can be what some calls of resized() have made of `before`: the same axes, and
-/// blocks of the same length. Errors: refused.
+/// The layout after `before` in which `spare` has the place of `lost`, wherever that is in the list
+/// of hosts: no rank changes its number, and only those of the lost host their address. Errors:
+/// refused: `lost` has no ranks of it.
+Result<MeshLayout> replaced(const MeshLayout& before, const HostAddr& lost, const HostAddr& spare);
+
+/// Whether `after` can be what some calls of resized() and replaced() have made of `before`: the
+/// same axes, and blocks of the same length. Errors: refused.
 Result<void> check_resized(const MeshLayout& before, const MeshLayout& after);
 /// Where that rank lies. `layout` has it, and has been checked.
 const HostAddr& host_of(const MeshLayout& layout, std::uint64_t rank);

@@ -107,9 +107,10 @@ Result<SpawnService::Spawned> SpawnService::spawn(MeshSpec spec, std::string ent
   }
   for (std::size_t i = 0; i < bindings->ranks.size(); ++i)
     mesh->bindings.emplace(assignment->spec.block.begin + i, std::move(bindings->ranks[i]));
-  // A restart asks for nothing that the first request did not: the ledger has that one already.
+  // A restart asks for nothing that the first request did not: the ledger has that one already,
+  // unless the first attempts were on another host.
   auto bound = bindings_of(assignment->spec, mesh);
-  if (assignment->spec.restarts == 0)
+  if (assignment->spec.restarts == 0 || !assignment->spec.moved_from.empty())
     parts_.ledger.add_request(*mesh, LedgerWriter::with_bindings(std::move(entry), bound));
   const auto asked_ns = now_ns();
   std::map<std::uint32_t, std::shared_ptr<const Assignment>> assignments{
@@ -323,7 +324,7 @@ Result<std::vector<SpawnService::Fresh>> SpawnService::find_fresh_ranks(const Me
   for (const RankBlock& block : spec.create_ranks) {
     for (std::uint64_t rank = block.begin; rank < block.end; ++rank) {
       const Proc* known = mesh == nullptr ? nullptr : mesh->find(rank);
-      if (known == nullptr && spec.restarts > 0)
+      if (known == nullptr && spec.restarts > 0 && spec.moved_from.empty())
         return fail(ErrorCode::not_exist,
                     "host " + options_.host + " knows nothing of rank " + std::to_string(rank) +
                         " of " + spec.mesh.to_string() +

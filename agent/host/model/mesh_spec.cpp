@@ -303,6 +303,13 @@ Result<MeshSpec> parse_spawn(const wire::SpawnProcs& request, const HostAddr& ow
   auto master_address = parse_text(request.master_address(), "master_address");
   if (!master_address) return fail(master_address.error());
 
+  auto moved_from = parse_text(request.moved_from(), "moved_from");
+  if (!moved_from) return fail(moved_from.error());
+  if (const auto from = HostAddr::parse(*moved_from); !moved_from->empty() && !from)
+    return fail(from.error().within("SpawnProcs.moved_from"));
+  auto moved_because = parse_text(request.moved_because(), "moved_because");
+  if (!moved_because) return fail(moved_because.error());
+
   auto ref = ProcMeshRef::make(*mesh, *hosts, region->num_ranks(), *region);
   if (!ref) return fail(ref.error().within("SpawnProcs.region"));
   auto block = ref->block_of(request.host_index());
@@ -334,7 +341,9 @@ Result<MeshSpec> parse_spawn(const wire::SpawnProcs& request, const HostAddr& ow
                 .input_ranks = std::move(*input_ranks),
                 .restarts = request.restarts(),
                 .may_restart = request.may_restart(),
-                .revision = request.revision()};
+                .revision = request.revision(),
+                .moved_from = std::move(*moved_from),
+                .moved_because = std::move(*moved_because)};
   if (auto checked = check_ranks(spec); !checked) return fail(checked.error());
   for (std::uint64_t rank = spec.block.begin; spec.procs_per_process > 1 && rank < spec.block.end;
        ++rank) {
@@ -361,6 +370,7 @@ Result<MeshSpec> make_restart(const MeshSpec& first, std::uint32_t host_index,
   spec.create_ranks = std::move(ranks);
   spec.input_ranks.clear();
   spec.restarts = restarts;
+  spec.moved_from.clear();
   return spec;
 }
 

@@ -70,6 +70,10 @@ struct MeshSpec {
   bool may_restart = false;
   /// Which layout `region` and `hosts` are: see MeshLayout.
   std::uint32_t revision = 0;
+  /// The lost host that the ranks ran on before, and how it was lost; empty: they ran here, or
+  /// nowhere.
+  std::string moved_from = {};
+  std::string moved_because = {};
 
   MeshLayout layout() const { return {.region = region, .hosts = hosts, .revision = revision}; }
 

@@ -77,8 +77,11 @@ Mesh& ProcTable::add_mesh(MeshSpec spec, Reactor::Time now) {
 
 Proc* ProcTable::add_proc(Mesh& mesh, const std::shared_ptr<const Assignment>& assignment,
                           std::uint64_t rank, std::uint64_t incarnation, LineTail::Limits tail) {
-  Proc* proc = insert(
-      std::make_unique<Proc>(mesh, assignment, ProcState(rank, incarnation), next_id_, tail));
+  const ProcState first(rank, incarnation);
+  const auto restarts = assignment->spec.restarts;
+  // The attempts before it were on another host.
+  const ProcState state = restarts == 0 ? first : ProcState(first, incarnation, restarts);
+  Proc* proc = insert(std::make_unique<Proc>(mesh, assignment, state, next_id_, tail));
   if (proc != nullptr) ++counts_.spawned;
   return proc;
 }

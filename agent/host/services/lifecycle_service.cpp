@@ -119,9 +119,9 @@ void LifecycleService::on_spawn_procs(const Request& request, const wire::SpawnP
                    .spec = std::move(*spec),
                    .entry = LedgerWriter::request_entry(name, message),
                    .owner = std::move(owner)};
-  // Ranks that are restarted are bound as they were.
-  if (!order.spec.command.binding.is_wanted() || order.spec.restarts > 0)
-    return spawn(std::move(order), nullptr);
+  // Ranks that are restarted are bound as they were, if they were here.
+  const bool is_bound = order.spec.restarts > 0 && order.spec.moved_from.empty();
+  if (!order.spec.command.binding.is_wanted() || is_bound) return spawn(std::move(order), nullptr);
   waiting_.push_back(std::move(order));
   topologies_.read([this, waiting = std::prev(waiting_.end())](const auto& topology) {
     auto found = std::move(*waiting);
@@ -149,8 +149,19 @@ void LifecycleService::stop_waiting(std::string_view mesh, const RanksToStop& st
 void LifecycleService::spawn(SpawnOrder order, const topology::Topology* topology) {
   const ProcId owner = order.spec.owner;
   const std::string name = order.spec.mesh.to_string();
+  wire::EventT moved;
+  moved.kind = wire::EventKind::moved;
+  moved.mesh = name;
+  moved.by = order.owner;
+  if (!order.spec.moved_from.empty()) {
+    set_ranks(moved, order.spec.create_ranks);
+    moved.text = ("started here because host " + order.spec.moved_from + " is lost" +
+                  (order.spec.moved_because.empty() ? "" : ": ") + order.spec.moved_because)
+                     .substr(0, kLongestText);
+  }
   auto spawned = parts_.procs.spawn(std::move(order.spec), std::move(order.entry), topology);
   if (!spawned) return refuse_spawn(order.request, name, std::move(order.owner), spawned.error());
+  if (spawned->started != 0 && !moved.text.empty()) parts_.procs.events().add(std::move(moved));
   wire::SpawnAcceptedT accepted;
   accepted.started = spawned->started;
   accepted.bindings = std::move(spawned->bindings);

@@ -73,7 +73,7 @@ void ResizeService::on_resize_mesh(const Request& request, const wire::ResizeMes
   if (!*is_present) return;
   if (before != layout->revision)
     log::info("mesh " + mesh->name + " has " + std::to_string(layout->region.num_ranks()) +
-              " ranks now");
+              " ranks now, in layout " + std::to_string(layout->revision));
   mesh->updates.set_resized();
   procs_.table().mark_changed(*mesh);
   for (const auto& [rank, proc] : mesh->procs) {

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
+
 #include "meshbus/proc_mesh_ref.h"
 #include "wire/lifecycle_generated.h"
 
@@ -74,6 +76,29 @@ TEST_CASE("mesh_layout: a peer that has missed a change takes the next one, and 
     REQUIRE_FALSE(fine.has_value());
     CHECK(fine.error().code() == ErrorCode::refused);
   }
+}
+
+TEST_CASE("mesh_layout: a host takes the place of another one, and no other rank moves") {
+  // Uneven blocks, and one host with two of them.
+  const auto before = layout_of("rank=7", "aba");
+  const auto after = replaced(before, before.hosts[0], hosts_named("s")[0]);
+  REQUIRE(after.has_value());
+  CHECK(after->hosts == hosts_named("sbs"));
+  CHECK(after->region == before.region);
+  CHECK(after->revision == 5);
+  CHECK(check_resized(before, *after).has_value());
+  const auto name = *Name::make("m", 1);
+  const auto ref = *ProcMeshRef::make(name, after->hosts, 7, after->region);
+  for (std::uint64_t rank = 0; rank < 7; ++rank)
+    CHECK(host_of(*after, rank) == ref.hosts()[*ref.host_index_of(rank)]);
+  for (const std::uint64_t rank : std::to_array<std::uint64_t>({3, 4}))
+    CHECK(*ref.proc_of(rank) ==
+          *ProcMeshRef::make(name, before.hosts, 7, before.region)->proc_of(rank));
+  // A host that has no rank of it has no place to give.
+  const auto none = replaced(*after, before.hosts[0], hosts_named("t")[0]);
+  REQUIRE_FALSE(none.has_value());
+  CHECK(none.error().code() == ErrorCode::refused);
+  CHECK_FALSE(replaced(before, before.hosts[0], before.hosts[0]).has_value());
 }
 
 TEST_CASE("mesh_layout: it travels, and what is none is refused") {
