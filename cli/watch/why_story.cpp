@@ -39,6 +39,7 @@ bool may_be_first(const HostEvent& event) {
     case EventKind::handed_over:
     case EventKind::owner_away:
     case EventKind::chaos:
+    case EventKind::moved:
     // Those are in no log of a host.
     case EventKind::controller_up:
     case EventKind::controller_lost:
@@ -61,6 +62,8 @@ StoryRole role_of(const HostEvent& event) {
     case EventKind::owner_away:
     case EventKind::chaos:
     case EventKind::host_stopping: return StoryRole::around;
+    // The lost host itself can tell nothing; another attempt has mended it.
+    case EventKind::moved: return StoryRole::former;
     default: return StoryRole::also;
   }
 }

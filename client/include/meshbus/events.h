@@ -28,6 +28,7 @@ enum class EventKind : std::uint8_t {
   handed_over = 10,   ///< A mesh has another owner from then on.
   owner_away = 11,    ///< The connection of the owner of a mesh has ended; its lease counts.
   chaos = 12,         ///< A fault was made on purpose: meshbus chaos.
+  moved = 13,         ///< Ranks of a lost host were started here (ProcSpec::spares).
   // Those of controllers are in a Site only; HostEvent::by is the controller.
   controller_up = 128,     ///< A controller answers at HostEvent::host.
   controller_lost = 129,   ///< The controller does not answer any more.

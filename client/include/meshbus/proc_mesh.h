@@ -152,6 +152,14 @@ struct ProcSpec {
   /// made again where that was asked for (ActorSpawnOptions::again). The owner of the mesh decides:
   /// this launcher, and after handover() the controller.
   RestartPolicy restart = {};
+  /// Spare hosts, best first. When a host of the mesh is lost, its ranks are restarted on a spare,
+  /// which takes its place: the ranks keep their numbers and have other addresses (ref()), and the
+  /// others run on and hear of it as of a resize (ProcProgram::on_world). Needs `restart` with
+  /// Gang::one. A host whose end is proved is left at once. One that is only silent may still run
+  /// its ranks: it is left when the lease, the grace and 5 s are over since it was given up;
+  /// without a lease, when its end is proved. No budget is used. Without a spare that answers the
+  /// ranks have failed. Only while this launcher answers for the mesh.
+  std::vector<HostAddr> spares = {};
   /// Plain procs only: makes them one MPI job. Each host gets a helper, as a mesh of its own named
   /// BASE_mpi, until they have ended. A rank that calls MPI_Abort, or ends with exit 0 between
   /// MPI_Init and MPI_Finalize, and a helper that is lost stop the other ranks, which would wait
@@ -203,6 +211,13 @@ struct ResizeReport {
   std::vector<RankReport> gone = {};  ///< Those that it has no more, with their exit reports.
 };
 
+/// Ranks of a lost host that are being started on a spare (ProcSpec::spares).
+struct MoveReport {
+  RankSet ranks = {};                  ///< Those that are started there.
+  HostAddr from = HostAddr::local(0);  ///< The host that is lost.
+  HostAddr to = HostAddr::local(0);    ///< The spare that has its place in the mesh now.
+};
+
 /// Handlers of what happens to a launcher's procs. All run on the Context's handler thread, one at
 /// a time, in order; they may call anything.
 struct Handlers {
@@ -222,6 +237,8 @@ struct Handlers {
   std::function<void(const MeshOutcome&)> on_end = {};
   /// A rank has ended and is restarted (ProcSpec::restart), so on_failure is not called.
   std::function<void(const RestartReport&)> on_restart = {};
+  /// Ranks of a lost host, of which on_restart has told, are being started on a spare.
+  std::function<void(const MoveReport&)> on_move = {};
   /// A host has found a live rank slow, frozen or stuck in a handler (RankReport::trouble), or in
   /// order again.
   std::function<void(const RankReport&)> on_trouble = {};

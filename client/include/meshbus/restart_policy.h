@@ -19,7 +19,7 @@ enum class Gang : std::uint8_t {
 
 /// Which ends of a rank lead to a restart, how soon, and how often. An end that was requested never
 /// does; nor does one that would only repeat (the command cannot be executed) or that is not
-/// certain (its host is lost).
+/// certain (its host is lost; but see ProcSpec::spares).
 struct RestartPolicy {
   /// Which ends.
   enum class On : std::uint8_t {
@@ -54,6 +54,10 @@ struct RestartReport {
   std::uint64_t restart = 0;  ///< Counts against the budget, from 1.
   std::optional<std::uint64_t> budget = {};  ///< The budget of the policy.
   std::chrono::milliseconds delay{0};        ///< The least time from the end to the restart.
+  /// Their host is lost, and they are started on a spare (ProcSpec::spares). That does not count
+  /// against the budget: `restart` is 0. With a `delay` the host is only silent, and what it runs
+  /// has ended by then; `forever`: nothing but proof of its end would say so.
+  bool is_move = false;
 };
 
 }  // namespace meshbus

@@ -255,8 +255,14 @@ void take_layout(MeshReport& report, const wire::MeshState& state) {
   report.hosts = std::move(hosts);
   report.revision = state.revision();
   const auto extent = report.region.extent();
+  const auto mesh = report.ref();
+  // Ranks of a lost host that live on another one now, which tells of them.
+  const auto has_moved = [&](const RankReport& rank) {
+    const auto index = mesh ? mesh->host_index_of(rank.rank) : fail(mesh.error());
+    return index && report.hosts[*index] != rank.host;
+  };
   std::erase_if(report.ranks, [&](const RankReport& rank) {
-    return !report.region.ordinal_of(rank.rank).has_value();
+    return !report.region.ordinal_of(rank.rank).has_value() || has_moved(rank);
   });
   for (auto& rank : report.ranks) {
     if (const auto point = extent.point_of(*report.region.ordinal_of(rank.rank)))
@@ -288,6 +294,10 @@ void merge_into(MeshReport& report, const wire::MeshState& state) {
     for (const auto* trouble : *state.troubles()) troubles[trouble->rank()] = trouble;
   }
   const auto mesh = report.ref();
+  const auto* const hosts = state.hosts();
+  const auto own = hosts != nullptr && state.host_index() < hosts->size()
+                       ? HostAddr::parse(hosts->Get(state.host_index())->string_view())
+                       : fail(ErrorCode::not_exist, "");
   for (const auto* rank : *state.ranks()) {
     RankReport one;
     one.rank = rank->rank();
@@ -298,8 +308,9 @@ void merge_into(MeshReport& report, const wire::MeshState& state) {
     if (const auto ordinal = report.region.ordinal_of(one.rank)) {
       if (auto point = extent.point_of(*ordinal)) one.point = point->to_string();
     }
-    // A host that was away while the mesh was resized.
-    if (state.revision() < report.revision && one.point.empty()) continue;
+    // A host that was away while the mesh was resized, or its ranks moved to another one.
+    const bool is_late = state.revision() < report.revision;
+    if (is_late && (one.point.empty() || (own && one.host != *own))) continue;
     copy_state(*rank, one);
     if (const auto found = exit_reports.find(one.rank); found != exit_reports.end())
       copy_exit_report(*found->second, one);

@@ -97,6 +97,7 @@ std::string_view to_string(EventKind kind) noexcept {
     case EventKind::host_back: return "host_back";
     case EventKind::owner_away: return "owner_away";
     case EventKind::chaos: return "chaos";
+    case EventKind::moved: return "moved";
   }
   return "unknown";
 }

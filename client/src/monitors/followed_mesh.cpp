@@ -47,7 +47,8 @@ void FollowedMesh::resync(Bus& bus, const std::string& self, const HostAddr& hos
       // An agent that does not know ranks that it had accepted belongs to a host that was started
       // again: the ranks have ended with the former one.
       if (answer.error().code() == ErrorCode::not_exist)
-        monitor->lose(host, "the host agent does not know this mesh: the host was started again");
+        monitor->lose(host, "the host agent does not know this mesh: the host was started again",
+                      /*is_proved=*/true);
       return;
     }
     const auto* const state = answer->body_as<wire::MeshState>();

@@ -36,7 +36,7 @@ MeshFacts::Due MeshFacts::take_due(const ProcMeshRef& mesh, Time now) {
   const bool is_ours = restarts && !owners.is_handed_over();
   if (is_ours) {
     due.judgement = restarts->judge(table, due.ended, now);
-    if (!due.judgement.starts.empty()) ++version;
+    if (!due.judgement.starts.empty() || !due.judgement.moves.empty()) ++version;
   } else if (restarts) {
     // The other owner has restarted what it could.
     for (auto& failure : due.ended) {
@@ -50,7 +50,7 @@ MeshFacts::Due MeshFacts::take_due(const ProcMeshRef& mesh, Time now) {
   }
   failures_posted += due.judgement.failures.size();
   due.next = table.next_due(now);
-  const auto restart = is_ours ? restarts->next_due(now) : std::nullopt;
+  const auto restart = is_ours ? restarts->next_due(table, now) : std::nullopt;
   if (restart) due.next = due.next ? std::min(*due.next, *restart) : restart;
   due.is_complete = table.is_complete(now) && !(is_ours && restarts->is_busy());
   return due;
@@ -82,7 +82,22 @@ void MeshFacts::resize(const ProcMeshRef& mesh) {
   ++version;
 }
 
+void MeshFacts::replace_host(const std::vector<HostAddr>& before, const ProcMeshRef& now,
+                             const HostAddr& lost) {
+  table.replace_hosts(now);
+  restarts->spares().place(lost);
+  for (std::uint64_t index = 0; index < before.size(); ++index) {
+    if (before[index] == lost) is_accepted[index] = false;
+  }
+  ++version;
+}
+
 void MeshFacts::begin_growth(const ProcMeshRef& grown) {
+  if (restarts && restarts->has_spares()) {
+    // One that is there again is as good as any.
+    for (auto index = is_accepted.size(); index < grown.hosts().size(); ++index)
+      restarts->spares().take_back(grown.hosts()[index]);
+  }
   table.hold_from(table.size());
   table.grow(grown);
   resize(grown);

@@ -42,6 +42,9 @@ struct MeshFacts {
   std::vector<RankReport> fail_incarnations(const std::vector<std::uint64_t>& ranks,
                                             const Error& error, Time now,
                                             std::chrono::system_clock::time_point ended);
+  /// `lost` has a spare in its place in `now`; `before` are the hosts that the mesh had.
+  void replace_host(const std::vector<HostAddr>& before, const ProcMeshRef& now,
+                    const HostAddr& lost);
   /// The mesh gets the ranks that `grown` has more than it; their failures are held until
   /// end_growth().
   void begin_growth(const ProcMeshRef& grown);

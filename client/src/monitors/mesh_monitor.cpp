@@ -12,6 +12,13 @@ namespace meshbus {
 
 using Facts = MeshProgress::Facts;
 
+namespace {
+
+/// From the end of a lease to the last of its procs, beyond the grace: SIGKILL has its time.
+constexpr std::chrono::seconds kLeaseSlack{5};
+
+}  // namespace
+
 MeshMonitor::MeshMonitor(Reactor& reactor, HandlerThread& handlers, ProcMeshRef mesh,
                          Options options)
     : reactor_(reactor),
@@ -23,6 +30,11 @@ MeshMonitor::MeshMonitor(Reactor& reactor, HandlerThread& handlers, ProcMeshRef 
   if (!has_restarts()) return;
   progress_.change([this](Facts& facts) {
     facts.restarts.emplace(options_.restart, facts.table.size(), options_.seed);
+    if (options_.spares.empty()) return;
+    const bool has_lease = options_.lease.count() > 0;
+    facts.restarts->set_spares(SpareHosts(
+        options_.spares,
+        has_lease ? std::optional(options_.lease + options_.grace + kLeaseSlack) : std::nullopt));
   });
 }
 
@@ -98,7 +110,7 @@ void MeshMonitor::on_troubles(const HostAddr& from, const TroubleUpdate& update)
   }
 }
 
-void MeshMonitor::lose(const HostAddr& host, const std::string& reason) {
+void MeshMonitor::lose(const HostAddr& host, const std::string& reason, bool is_proved) {
   const auto changed = progress_.change([&](Facts& facts) {
     std::vector<RankReport> reports;
     for (std::uint64_t index = 0; index < mesh().hosts().size(); ++index) {
@@ -109,6 +121,8 @@ void MeshMonitor::lose(const HostAddr& host, const std::string& reason) {
     }
     if (!reports.empty()) ++facts.version;
     output_.lose(host, facts.table);
+    if (facts.restarts && !facts.owners.is_handed_over())
+      facts.restarts->lose_host(facts.table, host, reason, is_proved, reactor_.now());
     return reports;
   });
   tell_states(changed);
@@ -228,6 +242,8 @@ void MeshMonitor::carry_out(RestartJudge::Judgement judgement) {
   for (const auto rank : judgement.starts) output_.set_ended(rank, false);
   for (const auto& [ranks, cause] : judgement.stops) orders_.stop(ranks, cause);
   if (!judgement.starts.empty()) orders_.start(judgement.starts);
+  for (const auto& move : judgement.moves) moves_.move(move);
+  for (const auto& pair : judgement.questions) moves_.ask_spare(pair);
   for (auto& failure : judgement.failures) {
     call([failure = std::move(failure)](const Handlers& handlers) { handlers.on_failure(failure); },
          [this] { progress_.change([](Facts& facts) { ++facts.failures_told; }); });
@@ -247,6 +263,38 @@ void MeshMonitor::fail_incarnations(const std::vector<std::uint64_t>& ranks, con
   });
   tell_states(changed);
   settle();
+}
+
+void MeshMonitor::on_spare(const SpareHosts::Pair& pair, bool can_take) {
+  progress_.change([&](Facts& facts) {
+    if (can_take)
+      facts.restarts->spares().confirm(pair);
+    else
+      facts.restarts->spares().reject(pair);
+  });
+  settle();
+}
+
+void MeshMonitor::replace_host(ProcMeshRef mesh, const HostAddr& lost) {
+  progress_.change([&](Facts& facts) {
+    const auto before = mesh_.get().hosts();
+    const auto& now = mesh_.set(std::move(mesh));
+    mesh_.show();
+    facts.replace_host(before, now, lost);
+  });
+}
+
+void MeshMonitor::move_in(const RestartJudge::Move& move) {
+  progress_.change([&](Facts& facts) {
+    for (const auto rank : move.ranks) {
+      facts.table.move_in(rank);
+      output_.begin_anew(rank);
+    }
+    ++facts.version;
+  });
+  if (!options_.handlers.on_move) return;
+  call([report = MoveReport{.ranks = to_rank_set(move.ranks), .from = move.from, .to = move.to}](
+           const Handlers& handlers) { handlers.on_move(report); });
 }
 
 void MeshMonitor::begin_growth(ProcMeshRef mesh) {

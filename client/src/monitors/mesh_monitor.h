@@ -42,6 +42,8 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
     std::chrono::milliseconds lease{0};
     std::chrono::milliseconds grace{0};
     RestartPolicy restart = {};
+    /// See ProcSpec::spares.
+    std::vector<HostAddr> spares = {};
     /// For the jitter of restarts.
     std::uint64_t seed = 0;
   };
@@ -51,6 +53,13 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
     std::function<void(const std::vector<std::uint64_t>& ranks)> start;
     /// Stops ranks that are to be restarted together with the one that has failed.
     std::function<void(const std::vector<std::uint64_t>& ranks, const RankReport& cause)> stop;
+  };
+  /// Carries out moves to spare hosts; called on the reactor's thread.
+  struct Moves {
+    /// Asks a spare whether it can take the ranks of a lost host; on_spare() follows.
+    std::function<void(const SpareHosts::Pair& pair)> ask_spare = {};
+    /// Begins the next incarnation of ranks of a lost host on a spare.
+    std::function<void(const RestartJudge::Move& move)> move = {};
   };
   /// Tells an agent how much of its output is taken; called on the reactor's thread.
   using OutputTaken = std::function<void(wire::OutputTakenT taken)>;
@@ -92,7 +101,8 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
   bool should_ask_for_output();
   /// Whether output of that host's ranks is still to come, also of ranks that have ended.
   bool is_output_due(const HostAddr& host);
-  void lose(const HostAddr& host, const std::string& reason);
+  /// `is_proved`: nothing runs there any more; otherwise it is only silent.
+  void lose(const HostAddr& host, const std::string& reason, bool is_proved);
   /// Only the ranks of that entry in its list of hosts.
   void lose_block(std::uint64_t host_index, const std::string& reason);
   /// Calls it for ranks that have ended already, too; for a failure with its exit report.
@@ -100,10 +110,21 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
   void listen_again(AgainListener listener) { again_listeners_.push_back(std::move(listener)); }
   /// Before arm(), when there is a policy.
   void set_orders(Orders orders) { orders_ = std::move(orders); }
+  /// Before arm(), when there are spares.
+  void set_moves(Moves moves) { moves_ = std::move(moves); }
   /// These ranks were ordered to begin an incarnation, and it is not wanted any more.
   void cancel_incarnations(const std::vector<std::uint64_t>& ranks);
   /// These ranks were ordered to begin an incarnation, and cannot.
   void fail_incarnations(const std::vector<std::uint64_t>& ranks, const Error& error);
+
+  // Ranks of a lost host that move; on the reactor's thread.
+
+  /// A spare has said whether it can take ranks.
+  void on_spare(const SpareHosts::Pair& pair, bool can_take);
+  /// The spare has the place of the lost host in `mesh`, which is the mesh from now on.
+  void replace_host(ProcMeshRef mesh, const HostAddr& lost);
+  /// These ranks begin where the mesh has them now; on_move hears of it.
+  void move_in(const RestartJudge::Move& move);
 
   // A resize, one at a time; on the reactor's thread.
 
@@ -175,6 +196,7 @@ class MeshMonitor : public std::enable_shared_from_this<MeshMonitor> {
   std::vector<EndListener> listeners_;
   std::vector<AgainListener> again_listeners_;
   Orders orders_;
+  Moves moves_;
   HandlerGate gate_;
 };
 

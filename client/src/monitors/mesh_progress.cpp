@@ -65,6 +65,25 @@ bool MeshProgress::is_alive_on(const HostAddr& host) const {
   return has_on(host, &RankTable::is_alive_on);
 }
 
+bool MeshProgress::is_moving_to(const HostAddr& host) const {
+  const std::lock_guard lock(mutex_);
+  if (!facts_.is_armed || !facts_.restarts || !facts_.restarts->has_spares()) return false;
+  const auto& hosts = mesh_.get().hosts();
+  for (std::uint64_t index = 0; index < hosts.size(); ++index) {
+    const auto block = mesh_.get().block_of(index).value_or(RankBlock{});
+    if (hosts[index] == host && !facts_.is_accepted[index] && facts_.table.is_alive_on(index) &&
+        !facts_.table.is_held(block.begin))
+      return true;
+  }
+  return false;
+}
+
+bool MeshProgress::is_left(const HostAddr& host) const {
+  const std::lock_guard lock(mutex_);
+  return facts_.restarts && facts_.restarts->has_spares() &&
+         facts_.restarts->spares().is_lost(host);
+}
+
 bool MeshProgress::has_unreported_on(const HostAddr& host) const {
   return has_on(host, &RankTable::has_unreported_on);
 }

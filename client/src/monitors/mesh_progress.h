@@ -48,6 +48,10 @@ class MeshProgress {
   bool is_accepted(std::uint64_t host_index) const;
   /// Whether a host has ranks that are not terminal.
   bool is_alive_on(const HostAddr& host) const;
+  /// Whether ranks move to that host, and it has not taken the order to start them.
+  bool is_moving_to(const HostAddr& host) const;
+  /// Whether that host is lost, and its ranks move to another one, or have moved.
+  bool is_left(const HostAddr& host) const;
   /// Whether a host has ranks whose exit report has not come.
   bool has_unreported_on(const HostAddr& host) const;
   /// Whether this launcher answers for the mesh, and is not only about to.

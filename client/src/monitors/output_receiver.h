@@ -55,6 +55,12 @@ class OutputReceiver {
   /// A rank has begun another incarnation, or will not begin it after all.
   void set_ended(std::uint64_t rank, bool is_ended) { is_ended_[rank] = is_ended; }
 
+  /// A rank begins on another host, which counts its output from the beginning.
+  void begin_anew(std::uint64_t rank) {
+    is_ended_[rank] = false;
+    received_[rank] = {};
+  }
+
   /// The mesh has so many ranks now; nothing has come of those that it did not have.
   void resize(std::uint64_t ranks) {
     is_ended_.resize(ranks);

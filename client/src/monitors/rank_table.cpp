@@ -25,13 +25,15 @@ RankTable::RankTable(const ProcMeshRef& mesh)
   grow(mesh);
 }
 
-void RankTable::place_ranks(const ProcMeshRef& mesh) {
+void RankTable::place_ranks(const ProcMeshRef& mesh, std::uint64_t first) {
+  hosts_ = mesh.hosts();
   const auto extent = mesh.region().extent();
   for (std::uint64_t rank = 0; rank < ranks_.size(); ++rank) {
     auto& report = ranks_[rank];
     report.rank = rank;
     report.host_index = mesh.host_index_of(rank).value_or(0);
-    report.host = mesh.hosts()[report.host_index];
+    // One that has ended may have done so on a host that was lost.
+    if (rank >= first) report.host = mesh.hosts()[report.host_index];
     if (const auto ordinal = mesh.region().ordinal_of(rank)) {
       if (const auto point = extent.point_of(*ordinal)) report.point = point->to_string();
     }
@@ -44,7 +46,7 @@ void RankTable::grow(const ProcMeshRef& mesh) {
   extra_.resize(mesh.root_ranks());
   alive_on_.resize(mesh.hosts().size());
   unreported_on_.resize(mesh.hosts().size());
-  place_ranks(mesh);
+  place_ranks(mesh, before);
   for (std::uint64_t rank = before; rank < ranks_.size(); ++rank) {
     ++alive_on_[ranks_[rank].host_index];
     ++unreported_on_[ranks_[rank].host_index];
@@ -69,7 +71,7 @@ std::vector<RankReport> RankTable::shrink(const ProcMeshRef& mesh) {
   unreported_on_.resize(mesh.hosts().size());
   std::erase_if(untold_, [after](std::uint64_t rank) { return rank >= after; });
   if (decided_ && *decided_ >= after) decided_.reset();
-  place_ranks(mesh);
+  place_ranks(mesh, after);
   return gone;
 }
 
@@ -245,6 +247,13 @@ void RankTable::begin_incarnation(std::uint64_t rank) {
   extra.ended.reset();
   extra.has_exit_report = false;
   std::erase(untold_, rank);
+}
+
+void RankTable::move_in(std::uint64_t rank) {
+  auto& report = ranks_[rank];
+  report.host = home_of(rank);
+  // The host counts from the beginning.
+  report.generation = 0;
 }
 
 void RankTable::cancel_incarnation(std::uint64_t rank, Time now) {

@@ -108,6 +108,16 @@ class RankTable {
   /// It could not be: that is a failure.
   void fail_incarnation(std::uint64_t rank, const Error& error, Time now,
                         std::chrono::system_clock::time_point ended);
+  /// Hosts have taken the places of others in the mesh. Reports name the host of an incarnation,
+  /// and move_in() that of the next one.
+  void replace_hosts(const ProcMeshRef& mesh) { hosts_ = mesh.hosts(); }
+  /// The incarnation that begin_incarnation() has begun is on the host that the rank has now, which
+  /// has told nothing of it yet.
+  void move_in(std::uint64_t rank);
+  /// Where its next incarnation is started.
+  const HostAddr& home_of(std::uint64_t rank) const { return hosts_[ranks_[rank].host_index]; }
+  /// Adds to the reason of an end.
+  void add_reason(std::uint64_t rank, const std::string& words) { ranks_[rank].reason += words; }
   /// Terminal, and its exit report has come or is too late.
   bool is_over(std::uint64_t rank, Time now) const;
   /// Whether there are failures that take_failures() has not handed out.
@@ -160,13 +170,15 @@ class RankTable {
     bool is_created = false;
   };
   static constexpr std::size_t kMostPrevious = 1000;
-  /// Where the ranks are that the mesh has.
-  void place_ranks(const ProcMeshRef& mesh);
+  /// Where the ranks are that the mesh has, of which those from `first` on are new.
+  void place_ranks(const ProcMeshRef& mesh, std::uint64_t first);
   void add_previous(RankReport report);
   void on_end(std::uint64_t rank, Time now);
   void note_progress(std::uint64_t rank, Time now);
   Time due_of(std::uint64_t rank) const;
 
+  /// As the mesh has them, by index.
+  std::vector<HostAddr> hosts_;
   std::vector<RankReport> ranks_;
   std::vector<Extra> extra_;
   /// Lives that were followed by another, by end.

@@ -136,7 +136,8 @@ std::optional<ProcId> UpdateRouter::find_proc(std::uint64_t key) {
 bool UpdateRouter::is_needed(const HostAddr& host) const {
   return std::any_of(meshes_.begin(), meshes_.end(), [&](const auto& entry) {
     auto& monitor = entry.second.monitor();
-    return monitor.progress().is_alive_on(host) || monitor.is_output_due(host);
+    return monitor.progress().is_alive_on(host) || monitor.progress().is_moving_to(host) ||
+           monitor.is_output_due(host);
   });
 }
 
@@ -193,7 +194,8 @@ void UpdateRouter::upkeep() {
 }
 
 void UpdateRouter::lose(const HostAddr& host, const std::string& reason) {
-  for (const auto& [name, mesh] : meshes_) mesh.monitor().lose(host, reason);
+  const bool is_proved = hosts_.has_ended(host);
+  for (const auto& [name, mesh] : meshes_) mesh.monitor().lose(host, reason, is_proved);
   execs_.lose(host, reason);
 }
 
@@ -244,6 +246,8 @@ bool UpdateRouter::is_leased_on(const std::string& lease, const HostAddr& host) 
     // Ranks that wait for their next incarnation need the lease, too.
     const auto& monitor = found->second.monitor();
     if (!monitor.progress().is_for(gateway_.status().self(), host)) return false;
+    // What still runs there is to end, before it runs elsewhere.
+    if (monitor.progress().is_left(host)) return false;
     return monitor.progress().is_alive_on(host) ||
            (monitor.has_restarts() && !monitor.progress().is_end_posted());
   }

@@ -24,10 +24,12 @@ class ResizeOrders;
 /// What a mesh needs to be resized.
 struct Resizing {
   std::mutex one;  ///< Held by the resize that is under way.
-  /// Nothing: the mesh was taken over, and only the launcher that made it knows how it is started.
-  std::optional<SpawnRecipe> recipe = {};
-  std::uint32_t revision = 0;                    ///< MeshLayout::revision of the mesh.
+  /// Null: the mesh was taken over, and only the launcher that made it knows how it is started.
+  std::shared_ptr<SpawnRecipe> recipe = {};
+  std::uint32_t taken_revision = 0;  ///< MeshLayout::revision that it was taken over with.
   std::shared_ptr<RestartOrders> restarts = {};  ///< Null: its ranks are not restarted.
+
+  std::uint32_t revision() const { return recipe ? recipe->revision() : taken_revision; }
 };
 
 class ProcMesh::Impl {

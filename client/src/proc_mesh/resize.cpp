@@ -62,7 +62,7 @@ class Resize {
         impl_(mesh),
         before_{.region = monitor_.shown().region(),
                 .hosts = monitor_.shown().hosts(),
-                .revision = mesh.resizing().revision} {}
+                .revision = mesh.resizing().revision()} {}
 
   Result<ResizeReport> grow(const GrowOptions& options);
   Result<ResizeReport> shrink(const ShrinkOptions& options);
@@ -81,7 +81,7 @@ class Resize {
   HostProblems tell(const MeshLayout& layout, const std::vector<HostAddr>& hosts);
   Error undo(RanksStart& start, const MeshLayout& after, Error error, bool is_given_up);
   void take(std::uint32_t revision) {
-    impl_.resizing().revision = revision;
+    impl_.resizing().taken_revision = revision;
     if (impl_.resizing().recipe) impl_.resizing().recipe->set_revision(revision);
   }
 
@@ -295,6 +295,11 @@ Result<ResizeReport> resize(ProcMesh::Impl& mesh, const std::string& verb, Act a
   const std::unique_lock only(mesh.resizing().one, std::try_to_lock);
   if (!only) return fail(ErrorCode::refused, what + ": another resize of it is under way");
   if (auto fine = check_kind(mesh); !fine) return fail(fine.error().within(what));
+  // Ranks that move to another host change its layout, too.
+  RestartsPause pause(mesh.monitor());
+  if (!mesh.monitor().options().spares.empty()) {
+    if (auto paused = pause.begin(); !paused) return fail(paused.error().within(what));
+  }
   Resize resize(mesh);
   auto done = act(resize);
   if (!done) return fail(done.error().within(what));

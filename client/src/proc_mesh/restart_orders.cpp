@@ -53,7 +53,7 @@ void RestartOrders::after(std::chrono::milliseconds delay, Function function) {
 }
 
 void RestartOrders::resize(const MeshLayout& layout, Messages added) {
-  messages_.merge(added);
+  for (auto& [host, message] : added) messages_.insert_or_assign(host, std::move(message));
   messages_.erase(messages_.lower_bound(layout.hosts.size()), messages_.end());
   for (auto& [host, message] : messages_) {
     message.input_ranks.clear();
@@ -65,6 +65,15 @@ void RestartOrders::resize(const MeshLayout& layout, Messages added) {
 }
 
 void RestartOrders::start(const std::vector<std::uint64_t>& ranks) {
+  start(ranks, {}, {});
+}
+
+void RestartOrders::start_moved(const RestartJudge::Move& move) {
+  start(move.ranks, move.from.to_string(), move.reason);
+}
+
+void RestartOrders::start(const std::vector<std::uint64_t>& ranks, const std::string& from,
+                          const std::string& because) {
   const auto monitor = find_monitor();
   if (monitor == nullptr) return;
   const auto table = monitor->progress().table();
@@ -75,6 +84,8 @@ void RestartOrders::start(const std::vector<std::uint64_t>& ranks) {
     ask({.host = key.first,
          .restarts = key.second,
          .ranks = std::move(of_part),
+         .moved_from = from,
+         .moved_because = because,
          .since = core_.reactor().now(),
          .wait = kFirstWait});
 }
@@ -110,6 +121,8 @@ void RestartOrders::ask(Part part) {
   const auto ranks = to_wire(to_rank_set(part.ranks));
   const auto restarts = static_cast<std::uint32_t>(part.restarts);
   const auto sent = messages_.find(part.host);
+  const auto moved_from = part.moved_from;
+  const auto moved_because = part.moved_because;
   const auto on_answer = [weak = weak_from_this(),
                           part = std::move(part)](const Result<ControlMessage>& answer) {
     if (const auto self = weak.lock()) self->on_answer(part, answer);
@@ -119,6 +132,8 @@ void RestartOrders::ask(Part part) {
     wire::SpawnProcsT message = sent->second;
     message.create_ranks = ranks;
     message.restarts = restarts;
+    message.moved_from = moved_from;
+    message.moved_because = moved_because;
     bus.request(to, std::move(message), kHostLimit, on_answer);
     return;
   }
@@ -138,6 +153,7 @@ void RestartOrders::on_answer(Part part, const Result<ControlMessage>& answer) {
   const auto monitor = find_monitor();
   if (monitor == nullptr) return;
   if (answer) {
+    if (!part.moved_from.empty()) monitor->progress().note_accepted(part.host);
     const auto* const accepted = answer->body_as<wire::SpawnAccepted>();
     if (accepted != nullptr && accepted->started() == part.ranks.size()) return;
     // Some were there already: by a question of ours whose answer was lost, or because that host
@@ -165,6 +181,7 @@ void RestartOrders::on_state(Part part, const Result<ControlMessage>& answer) {
     const auto& host = monitor->mesh().hosts()[part.host];
     std::erase_if(part.ranks,
                   [&](std::uint64_t rank) { return restarts_of(*state, rank) >= part.restarts; });
+    if (!part.moved_from.empty()) monitor->progress().note_accepted(part.host);
     monitor->on_update(host, state->ranks(), state->exit_reports(), state->launch());
     part.is_unclear = false;
     prune(part, *monitor);
@@ -174,6 +191,10 @@ void RestartOrders::on_state(Part part, const Result<ControlMessage>& answer) {
                                                     " takes the order and does not follow it"));
       return;
     }
+  } else if (!answer && answer.error().code() == ErrorCode::not_exist && !part.moved_from.empty()) {
+    // The order has not come there.
+    part.is_unclear = false;
+    prune(part, *monitor);
   } else if (!answer && !is_unclear(answer.error().code())) {
     prune(part, *monitor);
     monitor->fail_incarnations(part.ranks, answer.error());

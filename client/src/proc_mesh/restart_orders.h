@@ -26,10 +26,13 @@ class RestartOrders : public std::enable_shared_from_this<RestartOrders> {
   RestartOrders(ContextCore& core, Connection& connection, std::weak_ptr<MeshMonitor> monitor,
                 Messages messages);
 
-  /// The mesh was resized: those are the messages of its new blocks, which know its layout. Also
-  /// for ranks that it had before.
+  /// The mesh was resized, or a host has the place of another one: those are the messages of its
+  /// new blocks, which know its layout. Also for ranks that it had before.
   void resize(const MeshLayout& layout, Messages added);
   void start(const std::vector<std::uint64_t>& ranks);
+  /// Ranks of a lost host, on the host that the mesh has for them now, with these messages: see
+  /// resize().
+  void start_moved(const RestartJudge::Move& move);
   void stop(const std::vector<std::uint64_t>& ranks, const RankReport& cause);
 
  private:
@@ -40,6 +43,9 @@ class RestartOrders : public std::enable_shared_from_this<RestartOrders> {
     std::vector<std::uint64_t> ranks;
     /// It may have been done, and we do not know.
     bool is_unclear = false;
+    /// What the ranks come from, and why; empty: they stay where they are.
+    std::string moved_from = {};
+    std::string moved_because = {};
     Reactor::Time since{};
     std::chrono::milliseconds wait{0};
   };
@@ -48,6 +54,8 @@ class RestartOrders : public std::enable_shared_from_this<RestartOrders> {
     std::vector<std::uint64_t> ranks;
     RankReport cause;
   };
+  void start(const std::vector<std::uint64_t>& ranks, const std::string& from,
+             const std::string& because);
   /// Drops what was begun meanwhile, or is not wanted any more.
   void prune(Part& part, MeshMonitor& monitor) const;
   void ask(Part part);

@@ -4,6 +4,7 @@
 
 #include "client/src/host_mesh/host_mesh_impl.h"
 #include "client/src/proc_mesh/proc_mesh_impl.h"
+#include "client/src/proc_mesh/rank_moves.h"
 #include "client/src/proc_mesh/ranks_start.h"
 #include "client/src/proc_mesh/restart_orders.h"
 #include "client/src/proc_mesh/spawn_recipe.h"
@@ -46,6 +47,7 @@ Result<ProcMesh> spawn_procs(const std::shared_ptr<ContextCore>& core, Connectio
                                                   : config.duration(keys::lease));
   options.grace = spec.grace.value_or(config.duration(keys::terminate_grace));
   options.restart = spec.restart;
+  options.spares = spec.spares;
   options.seed = random_u64();
   const auto monitor = std::make_shared<MeshMonitor>(core->reactor(), core->handlers(),
                                                      std::move(*ref), std::move(options));
@@ -58,13 +60,15 @@ Result<ProcMesh> spawn_procs(const std::shared_ptr<ContextCore>& core, Connectio
   auto* const parts = impl.get();
   ProcMesh mesh(std::move(impl));
   auto& resizing = parts->resizing();
-  auto& recipe = resizing.recipe.emplace(*core, spec);
+  resizing.recipe = std::make_shared<SpawnRecipe>(*core, spec);
+  auto& recipe = *resizing.recipe;
   RanksStart spawn(*core, way, *monitor, recipe, spec.stop, {});
   Result<void> done = recipe.find_master(way, monitor->mesh());
   if (done) done = spawn.order();
   parts->set_bindings(spawn.take_bindings());
   if (spec.restart.on != RestartPolicy::On::never)
     resizing.restarts = follow_restarts(*core, way, monitor, spawn.take_sent());
+  if (!spec.spares.empty()) follow_moves(*core, way, monitor, resizing.recipe, resizing.restarts);
   if (done && !spec.wait_ready) {
     monitor->arm();
     parts->take_orders();

@@ -124,6 +124,10 @@ Result<void> complete(ProcSpec& spec) {
       !(restart.jitter >= 0 && restart.jitter <= 1))
     return fail(ErrorCode::configuration_error,
                 "restart: a time is negative, or jitter is not between 0 and 1");
+  if (!spec.spares.empty() && (restart.on == RestartPolicy::On::never || restart.gang != Gang::one))
+    return fail(ErrorCode::configuration_error,
+                "spares: the ranks of a lost host are restarted alone on a spare, which needs "
+                "`restart` with Gang::one");
   using os::process_link::kMostProcsPerProcess;
   if (spec.procs_per_process < 1 || spec.procs_per_process > kMostProcsPerProcess)
     return fail(ErrorCode::configuration_error,
@@ -176,11 +180,15 @@ Result<void> complete(ProcSpec& spec) {
 Result<void> SpawnRecipe::find_master(Connection& connection, const ProcMeshRef& mesh) {
   if (mesh.root_ranks() == 0) return {};
   const auto& host = mesh.hosts().front();
-  master_address_ = host.transport() == Transport::tcp ? std::string(host.host()) : "127.0.0.1";
   const auto port = ask_free_port(connection, host, core_.config().duration(keys::spawn_idle));
   if (!port) return fail(port.error());
-  master_port_ = *port;
+  set_master(host, *port);
   return {};
+}
+
+void SpawnRecipe::set_master(const HostAddr& host, std::uint16_t port) {
+  master_ = {.address = host.transport() == Transport::tcp ? std::string(host.host()) : "127.0.0.1",
+             .port = port};
 }
 
 Result<wire::CommandT> SpawnRecipe::command_for(const HostAddr& host) {
@@ -217,8 +225,9 @@ Result<wire::SpawnProcsT> SpawnRecipe::make(Connection& connection, const MeshMo
     message.input_ranks = to_wire(ranks_on(mesh, host, spec_.input_ranks));
   message.binding = binding_to_wire(spec_.binding);
   message.revision = revision_;
-  message.master_address = master_address_;
-  message.master_port = master_port_;
+  const auto& master = masters_.try_emplace(mesh.hosts()[host], master_).first->second;
+  message.master_address = master.address;
+  message.master_port = master.port;
   for (const auto& [key, value] : core_.config().snapshot()) {
     auto pair = std::make_unique<wire::KeyValueT>();
     pair->key = key;

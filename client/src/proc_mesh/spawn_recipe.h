@@ -28,6 +28,9 @@ class SpawnRecipe {
   const ProcSpec& spec() const noexcept { return spec_; }
   /// MASTER_ADDR and MASTER_PORT: where rank 0 may listen. Once; waits. Errors: those of the host.
   Result<void> find_master(Connection& connection, const ProcMeshRef& mesh);
+  /// Rank 0 moves to that host: hosts that have ranks of the mesh keep the master that they were
+  /// told, and others hear of this one.
+  void set_master(const HostAddr& host, std::uint16_t port);
   /// What that host of the mesh is sent to start these ranks of its block. Errors: io_error.
   Result<wire::SpawnProcsT> make(Connection& connection, const MeshMonitor& monitor,
                                  std::uint64_t host, const RankBlock& block);
@@ -40,14 +43,18 @@ class SpawnRecipe {
 
   const ContextCore& core_;
   const ProcSpec spec_;
-  std::string master_address_;
-  std::uint16_t master_port_ = 0;
+  struct Master {
+    std::string address = {};
+    std::uint16_t port = 0;
+  };
+  Master master_;
   std::uint32_t revision_ = 0;
   /// For hosts on this machine, and for the others.
   std::optional<wire::CommandT> near_;
   std::optional<wire::CommandT> far_;
-  /// The owner, as each host was told first.
+  /// The owner and the master, as each host was told first.
   std::map<HostAddr, std::string> owners_;
+  std::map<HostAddr, Master> masters_;
 };
 
 }  // namespace meshbus

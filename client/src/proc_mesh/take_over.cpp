@@ -263,7 +263,7 @@ Result<ProcMesh> HostMesh::take_over(std::string_view mesh, Handlers handlers,
   if (taking.plan() != nullptr) monitor->restore_restarts(*taking.plan());
   taking.feed(*monitor);
   auto impl = std::make_unique<ProcMesh::Impl>(std::move(way), monitor);
-  impl->resizing().revision = taking.revision();
+  impl->resizing().taken_revision = taking.revision();
   if (monitor->has_restarts())
     impl->resizing().restarts = follow_restarts(core, connection, monitor, {});
   auto* const parts = impl.get();

@@ -168,6 +168,18 @@ Restarter::Actions Restarter::on_end(const RankReport& end, Time now) {
   return actions;
 }
 
+bool Restarter::on_lost(const RankReport& end, Time now) {
+  auto& rank = ranks_[end.rank];
+  rank.has_ended = true;
+  rank.has_failed = end.is_failure();
+  rank.is_over = false;
+  rank.restarts = end.restarts;
+  if (rank.is_out || end.step != StopStep::none) return false;
+  if (find_group(end.rank) == nullptr)
+    groups_.push_back({.cause = end.rank, .ranks = {end.rank}, .restart = 0, .due = now});
+  return true;
+}
+
 std::chrono::milliseconds Restarter::next_delay(Account& account, const Rank& rank, Time now) {
   if (rank.begun && now - *rank.begun > policy_.max_delay) account.in_a_row = 0;
   auto delay = std::min(policy_.delay, policy_.max_delay);

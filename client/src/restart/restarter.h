@@ -58,6 +58,11 @@ class Restarter {
 
   /// A life has ended. Once for each life.
   Actions on_end(const RankReport& end, Time now);
+  /// A life has ended with its host, and the rank can move to another one: it begins its next life
+  /// when on_over() was said. No budget is charged. False: no other life of it is wanted.
+  bool on_lost(const RankReport& end, Time now);
+  /// What was over is not, after all: the rank has to move first.
+  void hold(std::uint64_t rank) { ranks_[rank].is_over = false; }
   /// Nothing more will come of the life that has ended.
   void on_over(std::uint64_t rank);
   /// Time has passed, or something was over.

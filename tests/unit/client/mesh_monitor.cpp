@@ -171,7 +171,7 @@ TEST_CASE("mesh_monitor: output of ended ranks is due until it has come or their
   CHECK_FALSE(owner.monitor->is_output_due(host_b));
   CHECK(owner.monitor->is_output_due(host_a));
   CHECK(owner.ends == 0);
-  owner.monitor->lose(host_a, "it was killed");
+  owner.monitor->lose(host_a, "it was killed", /*is_proved=*/true);
   owner.settle();
   CHECK_FALSE(owner.monitor->is_output_due(host_a));
   CHECK(owner.ends == 1);

@@ -213,7 +213,7 @@ void LauncherWorld::kill_host(std::size_t index) {
   after(any(1, 100), [this, index] {
     const auto& address = hosts_[index].address;
     if (!known_hosts_.on_ended(address, "it was killed")) return;
-    monitor_->lose(address, "it was killed");
+    monitor_->lose(address, "it was killed", /*is_proved=*/true);
     settle();
     if (index != gateway_) return;
     is_up_ = false;
