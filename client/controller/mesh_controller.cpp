@@ -34,7 +34,16 @@ void MeshController::take_hosts(const std::vector<HostAddr>& hosts) {
   }
 }
 
-void MeshController::apply_layout() {
+void MeshController::move_ranks(Time now) {
+  for (auto& [host, part] : parts_) {
+    for (const auto number : layouts_.present().ranks_on(host)) {
+      // What its new host said before this was no news of the mesh as it was.
+      if (ranks_.move(number, host, now)) part.wants_state = true;
+    }
+  }
+}
+
+void MeshController::apply_layout(Time now) {
   // The end of a rank comes first, and its host may say it later than another one says this.
   const auto layout =
       layouts_.take_next([this](std::uint64_t size) { return ranks_.is_any_untold_from(size); });
@@ -45,6 +54,7 @@ void MeshController::apply_layout() {
   take_hosts(layout->hosts);
   // What an owner before has left is begun anew with the ranks that there are.
   if (before != after) revival_.reset_policy();
+  move_ranks(now);
   if (before == after || parts_.empty()) return;
   // What came of new ranks before this was no news of the mesh as it was.
   for (auto& [host, part] : parts_) {
@@ -346,9 +356,9 @@ bool MeshController::wants(const Entry& here, Order::Kind kind) const {
 MeshController::Actions MeshController::settle(Time now) {
   Actions actions;
   settled_ = now;
-  apply_layout();
+  apply_layout(now);
   take_events(actions, now);
-  apply_layout();
+  apply_layout(now);
   if (judge(actions.events, now)) {
     take_events(actions, now);
     judge({}, now);

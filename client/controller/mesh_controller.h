@@ -142,7 +142,9 @@ class MeshController {
   void take_hosts(const std::vector<HostAddr>& hosts);
   /// The layout that a host has reported becomes that of the mesh as soon as the ranks that are
   /// not in it have ended and were told.
-  void apply_layout();
+  void apply_layout(Time now);
+  /// Ranks whose host has another one in its place are heard of from there.
+  void move_ranks(Time now);
   bool take(Entry& here, const wire::RankState& state, Time now);
   void take_owner(const HostAddr& host, const OwnerUpdate& owner);
   void take_all(Entry& here, const RankUpdate& update, Time now);

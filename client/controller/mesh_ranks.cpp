@@ -113,6 +113,25 @@ void MeshRanks::lose_all_but(const HostAddr& host, const std::set<std::uint64_t>
   }
 }
 
+bool MeshRanks::move(std::uint64_t number, const HostAddr& host, Time now) {
+  const auto* const rank = book_.find(number);
+  if (rank == nullptr || rank->host == &host) return false;
+  if (rank->is_live) {
+    auto exit_report = std::make_shared<wire::ExitReportT>();
+    exit_report->rank = number;
+    exit_report->reason = "host lost: " + rank->host->to_string() +
+                          ": its owner starts the rank again on host " + host.to_string();
+    exit_report->code = wire::ErrorCode::host_unreachable;
+    exit_report->cause = wire::Cause::host_lost;
+    exit_report->consequence = true;
+    book_.lose(number, std::move(exit_report));
+    troubles_.forget(number);
+    tell(number, now);
+  }
+  book_.move(number, host);
+  return true;
+}
+
 void MeshRanks::forget_all_but(const HostAddr& host, const std::set<std::uint64_t>& those) {
   for (const auto number : book_.others_on(host, those, /*is_live=*/false)) {
     if (!events_.queue().holds(number)) book_.forget(number);

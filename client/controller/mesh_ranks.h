@@ -47,6 +47,9 @@ class MeshRanks {
   /// taken out of the mesh, and count as stopped.
   void lose_all_but(const HostAddr& host, const std::set<std::uint64_t>& those,
                     std::uint64_t leaving, Time now);
+  /// The rank is on that host now, in the place of the one that it was on, where it is lost if it
+  /// was alive. Returns whether it was on another one.
+  bool move(std::uint64_t rank, const HostAddr& host, Time now);
   /// The host has forgotten its ended ranks but `those`.
   void forget_all_but(const HostAddr& host, const std::set<std::uint64_t>& those);
   /// Whether a rank from that one on lives, or its end was not told.

@@ -31,7 +31,7 @@ RankBook::Change RankBook::take(const HostAddr& host, const wire::RankState& sta
     return Change::first;
   }
   auto& rank = found->second;
-  // Where a rank lies does not change: another host that claims it is wrong.
+  // Where a rank lies changes with the layout only (move()): another host that claims it is wrong.
   if (is_past || rank.host != &host) return Change::none;
   if (state.incarnation() != rank.state.incarnation()) {
     past_[state.rank()].insert(rank.state.incarnation());
@@ -63,6 +63,10 @@ const RankBook::Rank& RankBook::lose(std::uint64_t number,
   rank.exit_report = std::move(exit_report);
   set_state(rank, state);
   return rank;
+}
+
+void RankBook::move(std::uint64_t number, const HostAddr& host) {
+  ranks_.at(number).host = &host;
 }
 
 void RankBook::forget(std::uint64_t number) {

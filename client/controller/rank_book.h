@@ -38,6 +38,8 @@ class RankBook {
   /// Ends a live rank whose host does not know it any more. Returns its new state.
   const Rank& lose(std::uint64_t rank, std::shared_ptr<const wire::ExitReportT> exit_report,
                    wire::ProcState as = wire::ProcState::failed);
+  /// The mesh has that ended rank on another host from now on: only what that one says counts.
+  void move(std::uint64_t rank, const HostAddr& host);
   /// The mesh does not have that ended rank any more.
   void drop(std::uint64_t rank);
   /// Forgets an ended rank: what is said of this incarnation from now on comes late.

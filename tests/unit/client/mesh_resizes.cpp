@@ -60,6 +60,46 @@ TEST_CASE("mesh_controller: ranks that go are told with their ends first, whoeve
   CHECK(mesh.overall() == Status::Kind::running);
 }
 
+TEST_CASE(
+    "mesh_controller: spec 18.1: ranks of a lost host are heard of from the host that has its "
+    "place, by revision only") {
+  const auto spare = *HostAddr::parse("unix:/s");
+  auto mesh = make({kA, kB, spare});
+  for (const auto& host : {kA, kB}) {
+    const std::uint64_t first = host == kA ? 0 : 2;
+    mesh.listed(host, news_of({rank_of(first), rank_of(first + 1)}), t0);
+    mesh.answered({Order::stream, host}, news_of({rank_of(first), rank_of(first + 1)}), t0);
+  }
+  // Without a layout that says so no host has ranks of another one.
+  CHECK(mesh.listed(spare, news_of({rank_of(2, wire::ProcState::ready, 1, 7)}), t0).events.empty());
+  auto moved = layout_update(2, 1);
+  moved.layout->hosts = {kA, spare};
+  const auto told = mesh.pushed(kA, moved, t0 + 1s);
+  std::vector<std::string> reasons;
+  for (const auto& event : told.events) {
+    REQUIRE(event.exit_report != nullptr);
+    CHECK(event.rank.state() == wire::ProcState::failed);
+    reasons.push_back(event.exit_report->reason);
+  }
+  const std::string reason = "host lost: unix:/b: its owner starts the rank again on host unix:/s";
+  CHECK(reasons == std::vector<std::string>{reason, reason});
+  CHECK(std::any_of(told.orders.begin(), told.orders.end(), [&](const auto& order) {
+    return order.kind == Order::state && order.host == spare;
+  }));
+  auto news =
+      news_of({rank_of(2, wire::ProcState::ready, 1, 7), rank_of(3, wire::ProcState::ready, 1, 8)});
+  const auto came = mesh.answered({Order::state, spare}, news, t0 + 1s);
+  REQUIRE(came.events.size() == 2);
+  CHECK(came.events[0].rank.incarnation() == 7);
+  CHECK(mesh.live() == 4);
+  CHECK(mesh.overall() == Status::Kind::running);
+  // What the lost host says when it is back is late.
+  CHECK(mesh.pushed(kB, {{rank_of(2, wire::ProcState::killed, 9)}, {exit_report_of(2)}}, t0 + 2s)
+            .events.empty());
+  CHECK(mesh.pushed(kB, layout_update(2, 0), t0 + 2s).events.empty());
+  CHECK(mesh.live() == 4);
+}
+
 TEST_CASE("mesh_controller: ends of ranks that went and were missed are no lost host") {
   auto mesh = running();
   auto news = news_of({});
