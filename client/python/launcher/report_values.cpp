@@ -116,6 +116,7 @@ py::dict value_of(const RestartReport& restart) {
   value["restart"] = restart.restart;
   value["budget"] = restart.budget;
   value["delay"] = seconds_in(restart.delay);
+  value["is_move"] = restart.is_move;
   return value;
 }
 

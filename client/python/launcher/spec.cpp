@@ -42,6 +42,16 @@ RestartPolicy restart_of(const py::dict& given) {
   return policy;
 }
 
+std::vector<HostAddr> hosts_of(const Strings& texts) {
+  std::vector<HostAddr> hosts;
+  for (const auto& text : texts) {
+    auto host = HostAddr::parse(text);
+    if (!host) raise(host.error().within("Restart.spares"));
+    hosts.push_back(std::move(*host));
+  }
+  return hosts;
+}
+
 Mpi mpi_of(const std::string& word) {
   return word == "pmi1" ? Mpi::pmi1 : word == "pmix" ? Mpi::pmix : Mpi::automatic;
 }
@@ -85,6 +95,7 @@ const std::map<std::string, Setter, std::less<>>& setters() {
          s.input_ranks = to_rank_set(read<std::vector<std::uint64_t>>(v));
        }},
       {"restart", [](ProcSpec& s, py::handle v) { s.restart = restart_of(read<py::dict>(v)); }},
+      {"spares", [](ProcSpec& s, py::handle v) { s.spares = hosts_of(read<Strings>(v)); }},
       {"cpus",
        [](ProcSpec& s, py::handle v) { s.settings.cpus = read<std::vector<std::uint32_t>>(v); }},
       {"mpi", [](ProcSpec& s, py::handle v) { s.mpi = mpi_of(read<std::string>(v)); }},

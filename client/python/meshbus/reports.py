@@ -150,6 +150,8 @@ class RestartReport:
     """The budget of the policy."""
     delay: float
     """Seconds from the end to the new life, at least."""
+    is_move: bool = False
+    """Their host is lost, and they start on a spare (Restart.spares); no budget is used."""
 
 
 @dataclass(frozen=True)

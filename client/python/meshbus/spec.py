@@ -29,6 +29,9 @@ class Restart:
     """Seconds for the budget; 0: as long as the mesh lives."""
     codes: tuple[int, ...] = ()
     """Only ends with these codes (128 + signal); empty: all that `on` names."""
+    spares: tuple[str, ...] = ()
+    """Addresses of spare hosts, best first, with gang="one": the ranks of a lost host start again
+    there while the others run on."""
 
     def __post_init__(self) -> None:
         _one_of("Restart.on", self.on, ("failure", "always", "never"))
@@ -155,6 +158,7 @@ def spec(command: Iterable[Any], *, mesh: bool, env: dict[str, str] | None, cwd:
                            "delay": restart.delay, "max_delay": restart.max_delay,
                            "window": restart.window,
                            "codes": _numbers("Restart.codes", restart.codes)}
+        made["spares"] = [str(host) for host in restart.spares]
     if limits is not None:
         if limits.memory is not None:
             made["memory"] = _bytes_of(limits.memory)
