@@ -35,6 +35,11 @@ InputPump::~InputPump() {
   thread_.wait();
 }
 
+bool InputPump::is_gone(std::uint64_t rank) const {
+  const auto ranks = mesh_.known().ranks;
+  return rank >= ranks.size() || ranks[rank].is_terminal() || ranks[rank].restarts > 0;
+}
+
 void InputPump::run() {
   std::string buffer(64 * 1024, '\0');
   while (!ranks_.empty()) {
@@ -50,7 +55,7 @@ void InputPump::run() {
     const std::string_view bytes(buffer.data(), static_cast<std::size_t>(n));
     for (auto rank = ranks_.begin(); rank != ranks_.end();) {
       const auto written = mesh_.write_input(*rank, bytes);
-      if (!written && written.error().code() != ErrorCode::not_exist) {
+      if (!written && written.error().code() != ErrorCode::not_exist && !is_gone(*rank)) {
         on_lost_("stdin of rank " + std::to_string(*rank) + ": " + written.error().to_string());
         return;
       }

@@ -31,6 +31,8 @@ class InputPump {
 
  private:
   void run();
+  /// Whether the rank that read its stdin has ended, or is lost with its host.
+  bool is_gone(std::uint64_t rank) const;
   ProcMesh& mesh_;
   std::vector<std::uint64_t> ranks_;
   std::function<void(std::string)> on_lost_;

@@ -266,9 +266,9 @@ std::optional<std::string> JobHosts::begin_next(const ProcMeshRef& mesh, const M
   FormerAttempt former;
   former.mesh = mesh.mesh().to_string();
   const auto lease = parse_duration(context_->setting("lease").value_or("0s"));
-  std::set<std::uint64_t> lost;
-  for (const auto& rank : outcome.ranks) {
-    if (rank.cause != Cause::host_lost || !lost.insert(rank.host_index).second) continue;
+  std::set<HostAddr> lost;
+  const auto lose = [&](const RankReport& rank) {
+    if (rank.cause != Cause::host_lost || !lost.insert(rank.host).second) return;
     former.lost_hosts.push_back(rank.host.to_string());
     if (former.reason.empty()) former.reason = rank.reason;
     // The mesh may have grown onto a spare, or onto a host that is none of this run's.
@@ -277,9 +277,13 @@ std::optional<std::string> JobHosts::begin_next(const ProcMeshRef& mesh, const M
     if (host != all.end())
       plan_->lose(static_cast<std::uint64_t>(host - all.begin()),
                   Clock::now() + lease.value_or(milliseconds(0)) + grace + kLeaseSlack);
-  }
+  };
+  for (const auto& rank : outcome.ranks) lose(rank);
+  const bool has_lost = !lost.empty();
+  // Those that ranks have moved away from.
+  for (const auto& rank : outcome.former_lives) lose(rank);
   find_drained(outcome, former);
-  if ((lost.empty() && former.drained_hosts.empty()) || !plan_->is_enough()) return std::nullopt;
+  if ((!has_lost && former.drained_hosts.empty()) || !plan_->is_enough()) return std::nullopt;
   former_.push_back(std::move(former));
   const auto next = std::min(plan_->left(), most_);
   return former_.back().reason + ": attempt " + std::to_string(attempt() + 1) + " of the job on " +

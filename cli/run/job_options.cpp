@@ -61,7 +61,8 @@ void add_run_hosts(CLI::App& verb, RunArguments& run) {
       ->group(kHostGroup);
   verb.add_option("--use", run.use,
                   "Run on N of the hosts; the others are spares. When a host is lost, or "
-                  "drained with --hold, the job starts again with a spare in its place")
+                  "drained with --hold, the job starts again with a spare in its place; with "
+                  "--restart and --gang one only the ranks of a lost host do, and others run on")
       ->check(CLI::Range(1, 1024))
       ->type_name("N")
       ->group(kHostGroup);

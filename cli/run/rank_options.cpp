@@ -293,7 +293,8 @@ void add_restart(CLI::App& verb, RestartPolicy& policy) {
   add(
       "--gang", [&policy](const std::string& text) { return store(parse_gang(text), policy.gang); },
       "Which ranks start again with it: one = that rank, all, rest = it and all after it; "
-      "default one",
+      "default one. After run --use N has lost a host, one starts the ranks of that host on a "
+      "spare and lets the others run on",
       "one|all|rest")
       ->needs(restart);
   add(

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "common/base/quantity.h"
+#include "meshbus/context.h"
 
 namespace meshbus::cli {
 namespace {
@@ -82,6 +83,14 @@ std::string words_of(const RestartReport& restart) {
   std::uint64_t count = 0;
   for (const auto& block : restart.ranks) count += block.size();
   std::string text = restart.cause.describe() + "; ";
+  if (restart.is_move) {
+    text += count == 1 ? "it moves" : "ranks " + to_string(restart.ranks) + " move";
+    text += " to a spare host";
+    if (restart.delay == forever) return text + " once the end of that host is proved";
+    if (restart.delay.count() > 0)
+      text += " in " + seconds_of(restart.delay) + ", when its lease there is over";
+    return text;
+  }
   text += count == 1 ? "it is" : "ranks " + to_string(restart.ranks) + " are";
   text += " started anew in " + seconds_of(restart.delay) + " (restart " +
           std::to_string(restart.restart);

@@ -56,6 +56,11 @@ void show_bindings(const ProcMesh& mesh, bool shows_map) {
   say_lines(binding_notes_text(mesh.bindings()));
 }
 
+/// Whether the ranks of a lost host move to a spare, and the others run on.
+bool moves_ranks(const RunArguments& run, const RoleArguments& role) {
+  return run.use && role.restart.on != RestartPolicy::On::never && role.restart.gang == Gang::one;
+}
+
 /// Refuses what one role cannot be on so many hosts of the job.
 Result<void> check_role(const RunArguments& run, const RoleArguments& role, std::uint64_t hosts) {
   const auto refuse = [&](std::string why) {
@@ -72,6 +77,11 @@ Result<void> check_role(const RunArguments& run, const RoleArguments& role, std:
   if (auto problem = size_problem(role.ranks, on_hosts); !problem.empty())
     return refuse(std::move(problem));
   const auto size = role_size(role, on_hosts);
+  if (role.torch && moves_ranks(run, role))
+    return refuse(
+        "--torch with --use and --restart needs --gang all: a rank of a torch job that starts "
+        "again "
+        "alone on a spare does not find the others");
   if (&role == &run.roles.front()) {
     if (auto readers = input_ranks(run, size); !readers) return fail(readers.error());
   }
@@ -115,6 +125,11 @@ Handlers make_handlers(const RoleArguments& role, const std::string& name, std::
       }
     }
     say(prefix + words_of(restart));
+  };
+  handlers.on_move = [prefix = name.empty() ? "" : name + " "](const MoveReport& move) {
+    const bool is_one = move.ranks.size() == 1 && move.ranks.front().size() == 1;
+    say(prefix + (is_one ? "rank " : "ranks ") + to_string(move.ranks) + (is_one ? " is" : " are") +
+        " started on host " + move.to.to_string() + " instead of " + move.from.to_string());
   };
   handlers.on_output = [&events, &writer = parts.writer, lines](std::uint64_t rank, Stream stream,
                                                                 std::string_view bytes) {
@@ -185,6 +200,7 @@ Result<void> start_role(const RunArguments& run, std::size_t number,
   auto spec = make_spec(role, hosts.context());
   if (!spec) return fail(spec.error());
   parts.grace = spec->grace.value_or(parts.grace);
+  if (moves_ranks(run, role)) spec->spares = hosts.spares();
   spec->uuid = places[number].ranks.mesh().uuid();
   spec->input_ranks = to_rank_set(*readers);
   spec->environment.emplace_back("MESHBUS_JOB_ATTEMPT", std::to_string(hosts.attempt()));

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <csignal>
+#include <fstream>
 
 #include "tests/multihost/site.h"
 #include "tests/support/temp_dir.h"
@@ -113,4 +114,57 @@ TEST_CASE("multihost: a job without a spare goes on smaller if it says so, and e
     CHECK(job.process().err().find("too few hosts are left for another attempt: 1 of 3") !=
           std::string::npos);
   }
+}
+
+namespace {
+
+/// Ranks of the first attempt stand until there is a file `go`, and so do those of later ones; each
+/// holds the lock of its number meanwhile, and ends with 9 when another process has it.
+const Words kHolding = {"--", "sh", "-c",
+                        "exec 9>>\"$1/rank$RANK\"; flock -n 9 || exit 9\n"
+                        "echo rank $RANK attempt $MESHBUS_RESTARTS stands\n"
+                        "while [ ! -e \"$1/go\" ]; do sleep 0.05 9>&-; done",
+                        kMark};
+
+}  // namespace
+
+TEST_CASE(
+    "multihost: spec 18.1: with --gang one the ranks of a host that is cut off move when its lease "
+    "is over, and the others run on") {
+  Site site(4);
+  const TempDir dir;
+  Words words = {"--use",        "3",      "--per-host", "gpus=2", "--restart",
+                 "on-failure:1", "--gang", "one",        "--json", dir / "report.json"};
+  words.insert(words.end(), kSoon.begin(), kSoon.end());
+  words.insert(words.end(), kHolding.begin(), kHolding.end());
+  words.push_back(dir.path().string());
+  Process job(site.desk().start(site.run_words(words)));
+  const auto stand = [&](int attempt) {
+    std::size_t count = 0;
+    const auto word = " attempt " + std::to_string(attempt) + " stands";
+    for (std::size_t at = 0; (at = job.out().find(word, at)) != std::string::npos; ++at) ++count;
+    return count;
+  };
+  REQUIRE(wait_until([&] { return stand(0) == 6; }, in_time));
+  const auto start = std::chrono::steady_clock::now();
+  for (const std::size_t other : std::to_array<std::size_t>({0, 2, 3, 4})) site.lab.cut(1, other);
+  CHECK(wait_until([&] { return stand(1) == 2 || !job.is_running(); }, in_time));
+  const auto took = std::chrono::steady_clock::now() - start;
+  // delivery.limit, lease, grace and 5 s: not before the lease can be over.
+  CHECK(took > 12s);
+  CHECK(site.procs_on(1, kMark).empty());
+  site.lab.heal();
+  std::ofstream(dir / "go").put('x');
+  const auto status = job.wait_exit(in_time);
+  INFO(job.describe());
+  CHECK(status == ExitStatus::exited(0));
+  CHECK(stand(0) == 6);
+  CHECK(stand(1) == 2);
+  CHECK(job.err().find("; ranks 2-3 move to a spare host in ") != std::string::npos);
+  CHECK(job.err().find("ranks 2-3 are started on host " + site.address(3) + " instead of " +
+                       site.address(1)) != std::string::npos);
+  const auto report = nlohmann::json::parse(read_file(dir / "report.json"));
+  CHECK(report.at("attempts").empty());
+  REQUIRE(report.at("former_lives").size() == 2);
+  CHECK(report.at("former_lives")[0].at("host") == site.address(1));
 }

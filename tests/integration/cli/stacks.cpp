@@ -73,10 +73,6 @@ std::string where(const nlohmann::json& json) {
   return json.at("odd")[0].at("where").get<std::string>();
 }
 
-bool says(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 void end(Process& run) {
   CHECK(run.is_running());
   run.send_signal(SIGTERM);
@@ -123,15 +119,15 @@ TEST_CASE("cli: stacks names the rank that hangs elsewhere, in Python, and where
   wait_for_up(run, 4);
   const auto json = look_until_one_is_odd();
   CHECK(json.at("odd")[0].at("ranks") == "2");
-  CHECK(says(where(json), "Loader.load (hang.py:5)"));
-  CHECK(says(where(json), "read(pipe)"));
+  CHECK(has(where(json), "Loader.load (hang.py:5)"));
+  CHECK(has(where(json), "read(pipe)"));
   bool has_most = false;
   for (const auto& stack : json.at("stacks")) {
     if (stack.at("ranks") != "0-1,3") continue;
-    has_most = has_most || says(functions_of(stack), "reduce <module> ");
+    has_most = has_most || has(functions_of(stack), "reduce <module> ");
   }
   CHECK_MESSAGE(has_most, json.dump(1));
-  CHECK(says(run_cli({"stacks"}).out, "rank 2, unlike most: Loader.load (hang.py:5)"));
+  CHECK(has(run_cli({"stacks"}).out, "rank 2, unlike most: Loader.load (hang.py:5)"));
   const auto kernel = parse_json(run_cli({"stacks", "--kernel-only", "--json"}).out);
   for (const auto& stack : kernel.at("stacks")) CHECK(stack.at("frames").empty());
   // The ranks are none the worse for it.
@@ -148,7 +144,7 @@ TEST_CASE("cli: stacks names the rank that hangs elsewhere, in C, in a lock, in 
     CHECK(json.at("odd")[0].at("ranks") == "1");
     for (const auto& part : parts) {
       CAPTURE(part);
-      CHECK_MESSAGE(says(where(json), part), json.dump(1));
+      CHECK_MESSAGE(has(where(json), part), json.dump(1));
     }
     end(run);
   };
@@ -172,7 +168,7 @@ TEST_CASE("cli: stacks of ranks that do all the same has no odd ones, and shows 
   CHECK(json.at("odd").empty());
   CHECK(json.at("problems").empty());
   CHECK(json.at("stacks")[0].at("ranks") == "0-15");
-  CHECK(says(functions_of(json.at("stacks")[0]), "reduce_all main"));
+  CHECK(has(functions_of(json.at("stacks")[0]), "reduce_all main"));
   const auto some = parse_json(run_cli({"stacks", "test_hang[3,8-9]", "--json"}).out);
   CHECK(some.at("stacks")[0].at("ranks") == "3,8-9");
   end(run);
@@ -200,11 +196,11 @@ TEST_CASE("cli: stacks needs the role operate, and is in the audit trail" *
   const auto refused = run_cli({"stacks", "--hosts", host.address()}, as("eve"));
   CHECK(refused.status == ExitStatus::exited(1));
   INFO(refused.err);
-  CHECK(says(refused.err, "role"));
-  CHECK_FALSE(says(refused.out, "reduce_all"));
+  CHECK(has(refused.err, "role"));
+  CHECK_FALSE(has(refused.out, "reduce_all"));
   const auto seen = run_cli({"stacks", "--hosts", host.address()}, as("alice"));
   CHECK(seen.status == ExitStatus::exited(0));
-  CHECK(says(seen.out, "reduce_all (test_hang)"));
+  CHECK(has(seen.out, "reduce_all (test_hang)"));
   const auto trail =
       parse_json(run_cli({"audit", "--hosts", host.address(), "--json"}, as("alice")).out);
   Words looks;
@@ -230,12 +226,12 @@ TEST_CASE("attacks: stacks: root parses nothing that a rank of another user cont
   const auto seen = run_cli({"stacks"});
   INFO(seen.out << seen.err);
   CHECK(seen.status == ExitStatus::exited(0));
-  CHECK(says(seen.out, "reduce_all (test_hang)"));
+  CHECK(has(seen.out, "reduce_all (test_hang)"));
   REQUIRE(::chmod(place.c_str(), 0700) == 0);
   const auto closed = run_cli({"stacks"});
   INFO(closed.out << closed.err);
   CHECK(closed.status == ExitStatus::exited(0));
-  CHECK_FALSE(says(closed.out, "reduce_all"));
+  CHECK_FALSE(has(closed.out, "reduce_all"));
   // A process of that user below a rank of root is left to that user, too.
   end(run);
   REQUIRE(::chmod(place.c_str(), 0755) == 0);
@@ -299,11 +295,11 @@ TEST_CASE("cli: progress beats keep --stall-after silent, from a shell, C and th
     const auto finished = run_cli(all);
     INFO(finished.err);
     CHECK(finished.status == ExitStatus::exited(0));
-    CHECK_FALSE(says(finished.err, "stalled"));
+    CHECK_FALSE(has(finished.err, "stalled"));
   }
   const auto none = run_cli({"progress"});
   CHECK(none.status == ExitStatus::exited(2));
-  CHECK(says(none.err, "this is no rank of a mesh"));
+  CHECK(has(none.err, "this is no rank of a mesh"));
 }
 
 TEST_CASE("cli: run says where a rank is that its host has found frozen" *
@@ -325,9 +321,9 @@ TEST_CASE("cli: run says where a rank is that its host has found frozen" *
   REQUIRE(wait_until(are_ready, in_time));
   const auto pid = ranks[1].at("pid").get<pid_t>();
   REQUIRE(::kill(pid, SIGSTOP) == 0);
-  const auto is_told = [&] { return says(run.err(), "this is where the ranks are"); };
+  const auto is_told = [&] { return has(run.err(), "this is where the ranks are"); };
   REQUIRE(wait_until(is_told, in_time));
-  CHECK(says(run.err(), "rank 1 is frozen: stopped by a signal"));
+  CHECK(has(run.err(), "rank 1 is frozen: stopped by a signal"));
   CHECK(::kill(pid, SIGCONT) == 0);
   end(run);
   CHECK(parse_json(read_file(report)).at("stacks").size() == 1);
@@ -340,7 +336,7 @@ TEST_CASE("cli: --stall-after gives no false alarm on a loaded machine" *
                                  "sh", "-c", "timeout 8 nice sh -c 'while :; do :; done'; exit 0"});
   INFO(finished.err);
   CHECK(finished.status == ExitStatus::exited(0));
-  CHECK_FALSE(says(finished.err, "stalled"));
+  CHECK_FALSE(has(finished.err, "stalled"));
 }
 
 TEST_CASE("cli: stacks of a rank that hardly gets a CPU are shown" *
@@ -361,8 +357,8 @@ TEST_CASE("cli: stacks of a rank that hardly gets a CPU are shown" *
     const auto looked = run_cli({"stacks"});
     INFO(looked.out, looked.err);
     CHECK(looked.status == ExitStatus::exited(0));
-    CHECK(says(looked.out, "main"));
-    CHECK_FALSE(says(looked.out, "does not stop"));
+    CHECK(has(looked.out, "main"));
+    CHECK_FALSE(has(looked.out, "does not stop"));
   }
   ::kill(other.pid(), SIGKILL);
   end(run);
