@@ -291,8 +291,7 @@ void Job::on_time() {
                /*at_once=*/false);
   }
   if (roles_.is_up() && !stop_.has_begun()) {
-    const auto stall =
-        run_.hang.pass(run_.hosts.context(), run_.hosts.chosen(), roles_.views(), now);
+    const auto stall = run_.hang.pass(run_.hosts.context(), run_.hosts.all(), roles_.views(), now);
     if (stall && arguments_.stall_stop)
       begin_stop(kTimedOut, *stall, /*at_once=*/false);
     else if (stall)

@@ -4,6 +4,8 @@
 #include <charconv>
 #include <optional>
 
+#include "common/address/mesh_layout.h"
+
 namespace meshbus {
 namespace {
 
@@ -306,8 +308,14 @@ void SiteTable::set_part(const HostAddr& host, SitePart part) {
     mesh.head.command = told.command;
     mesh.head.changed = ++sequence_;
   }
+  const MeshLayout layout = is_late ? MeshLayout{.region = mesh.head.region,
+                                                 .hosts = mesh.head.hosts,
+                                                 .revision = mesh.revision}
+                                    : MeshLayout();
   for (auto& rank : told.ranks) {
-    if (is_late && rank.rank >= mesh.head.region.num_ranks()) continue;
+    // The rank was taken out of the mesh, or has moved to another host.
+    const bool is_gone = is_late && rank.rank >= layout.region.num_ranks();
+    if (is_gone || (!layout.hosts.empty() && host_of(layout, rank.rank) != host)) continue;
     const auto line = part.lines.find(rank.rank);
     set_rank(mesh, *from, std::move(rank),
              line == part.lines.end() ? std::string() : std::move(line->second));

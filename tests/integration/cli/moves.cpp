@@ -2,6 +2,7 @@
 // (spec 18.1).
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <fstream>
@@ -201,4 +202,40 @@ TEST_CASE("cli: jobs whose ranks cannot join alone refuse to move single ranks")
   };
   refused({"--torch", "--", "true"}, "--torch with --use and --restart needs --gang all");
   refused({"--mpi", "--", "true"}, "need --gang all");
+}
+
+TEST_CASE(
+    "cli: hosts that are lost together, a spare among them, are replaced while there are spares") {
+  HoldingJob job({"--hosts", "6", "--use", "2", "-n", "4", "--restart", "on-failure:1"});
+  for (int rank = 0; rank < 4; ++rank) REQUIRE(job.wait_for(rank, 0));
+  const auto kill_hosts = [&](std::size_t used, std::size_t idle) {
+    const Wardens wardens(job.process().pid());
+    std::vector<pid_t> victims(wardens.used.begin(),
+                               wardens.used.begin() + static_cast<std::ptrdiff_t>(used));
+    victims.insert(victims.end(), wardens.idle.begin(),
+                   wardens.idle.begin() + static_cast<std::ptrdiff_t>(idle));
+    for (const auto victim : victims) ::kill(victim, SIGKILL);
+    // Two others have all ranks.
+    const auto is_whole = [&] {
+      const Wardens now(job.process().pid());
+      const bool is_new = std::none_of(now.used.begin(), now.used.end(), [&](pid_t warden) {
+        return std::find(victims.begin(), victims.end(), warden) != victims.end();
+      });
+      return is_new && now.used.size() == 2;
+    };
+    CHECK(wait_until([&] { return is_whole() || !job.process().is_running(); }, in_time));
+    INFO(job.process().describe());
+    REQUIRE(job.process().is_running());
+  };
+  kill_hosts(1, 1);
+  kill_hosts(2, 0);
+  // All ranks have begun for the last time when each of them has been started again.
+  CHECK(wait_until(
+      [&] {
+        return job.lines("rank 0 attempt ") >= 2 && job.lines("rank 1 attempt ") >= 2 &&
+               job.lines("rank 2 attempt ") >= 2 && job.lines("rank 3 attempt ") >= 2;
+      },
+      in_time));
+  job.check_end();
+  CHECK(job.report().at("attempts").empty());
 }

@@ -209,3 +209,27 @@ TEST_CASE("site_table: what changes of a controller is an event, and what stays 
   CHECK(later.controllers[0].since == kSiteStart + 4s);
   CHECK_FALSE(table.has_controller(host_at(1)));
 }
+
+TEST_CASE("site_table: a lost host that is back tells nothing of ranks that have moved") {
+  SiteTable table({host_at(1), host_at(2), host_at(3)}, {}, kSiteStart);
+  const auto told = [](std::uint32_t revision, std::vector<HostAddr> hosts, RankReport of) {
+    auto made = part("a-11111111111b", {std::move(of)});
+    made.mesh.region = Region(*Extent::parse("host=2"));
+    made.mesh.hosts = std::move(hosts);
+    made.mesh.revision = revision;
+    return made;
+  };
+  const std::vector<HostAddr> before{host_at(1), host_at(2)};
+  const std::vector<HostAddr> after{host_at(1), host_at(3)};
+  table.set_part(host_at(2), told(0, before, rank(1, ProcState::ready)));
+  table.set_part(host_at(3), told(1, after, rank(1, ProcState::ready, 2)));
+  table.set_part(host_at(2), told(0, before, rank(1, ProcState::killed, 9)));
+  // One that has not heard of it tells of its own ranks all the same.
+  table.set_part(host_at(1), told(0, before, rank(0, ProcState::ready)));
+  const auto view = table.view(0, kSiteStart);
+  REQUIRE(view.meshes.size() == 1);
+  REQUIRE(view.meshes[0].ranks.size() == 2);
+  CHECK(view.meshes[0].ranks[0]->report.state == ProcState::ready);
+  CHECK(view.meshes[0].ranks[1]->report.state == ProcState::ready);
+  CHECK(view.meshes[0].ranks[1]->report.host == host_at(3));
+}
