@@ -19,6 +19,8 @@ namespace meshbus {
 
 /// How far one mesh has come: the table of its ranks and what was told of them. A MeshMonitor
 /// writes it; any thread reads it, and waits for it to change.
+///
+/// Large because: each question about the facts takes the mutex here.
 class MeshProgress {
  public:
   using Time = RankTable::Time;
