@@ -91,6 +91,11 @@ Result<void> JobHosts::find(const RunArguments& arguments) {
   if (most_ > there)
     return fail(ErrorCode::configuration_error,
                 "--use " + std::to_string(most_) + ": there are only " + count_of(there));
+  if (arguments.wait_hosts && arguments.from != From::addresses)
+    return fail(ErrorCode::configuration_error,
+                "--wait-hosts waits for hosts that somebody else starts: name them by their "
+                "addresses, --hosts tcp:h[1-4]:7420");
+  wait_ = arguments.wait_hosts.value_or(milliseconds(0));
   if (!arguments.has_spares()) return {};
   const auto least = arguments.min_hosts.value_or(most_);
   if (least > most_)
@@ -114,6 +119,26 @@ Result<void> JobHosts::find(const RunArguments& arguments) {
   return {};
 }
 
+Result<HostMesh> JobHosts::attach(const RunArguments& arguments) {
+  const auto addresses = parse_hosts(arguments.list);
+  if (!addresses) return fail(addresses.error());
+  AttachOptions options;
+  // Those that do not answer are told by the preflight, or when an attempt waits for them.
+  options.require_all = !plan_ || (!arguments.preflight && !arguments.wait_hosts);
+  const auto until = Clock::now() + wait_;
+  auto hosts = HostMesh::attach(*context_, "hosts", *addresses, options);
+  if (!hosts && hosts.error().code() == ErrorCode::host_unreachable && wait_.count() > 0) {
+    say(hosts.error().detail() + ": waiting, " + duration_to_text(wait_) + " at most");
+    options.wait = std::chrono::ceil<milliseconds>(until - Clock::now());
+    hosts = HostMesh::attach(*context_, "hosts", *addresses, options);
+    if (hosts) say("the hosts are there");
+  }
+  // After --hosts the user knows where the hosts are named.
+  if (!hosts && arguments.said.list.empty())
+    hosts = fail(hosts.error().within(arguments.list.source));
+  return hosts;
+}
+
 Result<void> JobHosts::start(const RunArguments& arguments) {
   using From = RunArguments::From;
   Result<HostMesh> hosts = fail(ErrorCode::internal, "no host");
@@ -126,14 +151,7 @@ Result<void> JobHosts::start(const RunArguments& arguments) {
     if (!extent) return fail(extent.error());
     hosts = HostMesh::process(*context_, *extent, std::move(options));
   } else {
-    auto addresses = parse_hosts(arguments.list);
-    if (!addresses) return fail(addresses.error());
-    // A preflight has told of those that do not answer.
-    hosts = HostMesh::attach(*context_, "hosts", std::move(*addresses),
-                             {.require_all = !plan_ || !arguments.preflight});
-    // After --hosts the user knows where the hosts are named.
-    if (!hosts && arguments.said.list.empty())
-      hosts = fail(hosts.error().within(arguments.list.source));
+    hosts = attach(arguments);
   }
   if (!hosts) return fail(hosts.error());
   all_ = std::make_unique<HostMesh>(std::move(*hosts));
@@ -148,7 +166,7 @@ Result<void> JobHosts::leave_out(const std::vector<HostAddr>& hosts) {
   for (std::uint64_t host = 0; host < all_->hosts().size(); ++host) {
     if (std::find(hosts.begin(), hosts.end(), all_->hosts()[host]) == hosts.end()) continue;
     say("host " + all_->hosts()[host].to_string() + " is left out");
-    plan_->lose(host, Clock::now());
+    plan_->refuse(host);
   }
   if (plan_->is_enough()) return {};
   return fail(ErrorCode::host_unreachable,
@@ -169,12 +187,15 @@ Result<void> JobHosts::look_at_hosts() {
   for (std::uint64_t host = 0; host < reports->size(); ++host) {
     const auto& report = (*reports)[host];
     if (report.code == ErrorCode::none) {
+      if (wait_.count() > 0 && plan_->is_lost(host) && plan_->come_back(host))
+        say("host " + report.host.to_string() + " is there");
       look_for_drain(host, report);
       continue;
     }
     if (!plan_->is_lost(host)) {
       // It runs no rank: those of the former attempt were heard to have ended.
-      say("host " + report.host.to_string() + " is left out: " + report.problem);
+      say("host " + report.host.to_string() + (wait_.count() > 0 ? ": " : " is left out: ") +
+          report.problem);
       plan_->lose(host, Clock::now());
     }
     if (report.has_ended) plan_->confirm_end(host);
@@ -197,9 +218,24 @@ Result<void> JobHosts::wait_until_clear() {
   }
 }
 
+Result<void> JobHosts::wait_for_hosts() {
+  const auto until = Clock::now() + wait_;
+  bool is_said = false;
+  while (Clock::now() < until && !plan_->is_full() && plan_->may_grow()) {
+    if (!std::exchange(is_said, true))
+      say("waiting for hosts, " + duration_to_text(wait_) + " at most: there " +
+          (plan_->left() == 1 ? "is 1" : "are " + std::to_string(plan_->left())) + ", and " +
+          std::to_string(most_) + " are wanted");
+    std::this_thread::sleep_for(std::min<Clock::duration>(kLookForEnds, until - Clock::now()));
+    if (auto looked = look_at_hosts(); !looked) return looked;
+  }
+  return {};
+}
+
 Result<void> JobHosts::choose() {
   if (!plan_) return {};
   if (auto clear = wait_until_clear(); !clear) return clear;
+  if (auto waited = wait_for_hosts(); !waited) return waited;
   const auto numbers = plan_->choose();
   if (!numbers)
     return fail(ErrorCode::host_unreachable,
@@ -283,8 +319,13 @@ std::optional<std::string> JobHosts::begin_next(const ProcMeshRef& mesh, const M
   // Those that ranks have moved away from.
   for (const auto& rank : outcome.former_lives) lose(rank);
   find_drained(outcome, former);
-  if ((!has_lost && former.drained_hosts.empty()) || !plan_->is_enough()) return std::nullopt;
+  if (!has_lost && former.drained_hosts.empty()) return std::nullopt;
+  const bool waits = wait_.count() > 0 && !plan_->is_full() && plan_->may_grow();
+  if (!plan_->is_enough() && !waits) return std::nullopt;
   former_.push_back(std::move(former));
+  if (waits)
+    return former_.back().reason + ": attempt " + std::to_string(attempt() + 1) +
+           " of the job when there are enough hosts";
   const auto next = std::min(plan_->left(), most_);
   return former_.back().reason + ": attempt " + std::to_string(attempt() + 1) + " of the job on " +
          count_of(next) + ", " + count_of(plan_->left() - next) + " to spare";

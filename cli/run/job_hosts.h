@@ -33,7 +33,8 @@ class JobHosts {
   Result<void> leave_out(const std::vector<HostAddr>& hosts);
   /// Chooses the hosts of the current attempt. After a loss it first waits until nothing of the
   /// former attempt can run any more: a host that is only silent stops its procs when their lease
-  /// is over. Errors: host_unreachable: too few hosts answer.
+  /// is over. With --wait-hosts it waits for more hosts if there are too few. Errors:
+  /// host_unreachable: too few hosts answer.
   Result<void> choose();
   /// The attempt has ended; when that is because hosts were lost, or drained for longer (`drain
   /// --hold`), and enough others are left, the next attempt is the current one now. Returns what is
@@ -64,10 +65,15 @@ class JobHosts {
   /// Sets aside what is drained now, and adds the hosts whose drain has ended the ranks there.
   void find_drained(const MeshOutcome& outcome, FormerAttempt& former);
   Result<void> wait_until_clear();
+  /// Until an attempt has as many hosts as it can use, or no more can come, or wait_ is over.
+  Result<void> wait_for_hosts();
+  Result<HostMesh> attach(const RunArguments& arguments);
 
   std::unique_ptr<Context> context_;
   std::vector<RemoteHost> remote_;
   std::uint64_t most_ = 0;
+  /// How long hosts are waited for that do not answer.
+  std::chrono::milliseconds wait_{0};
   std::unique_ptr<HostMesh> all_;
   /// Only with spares.
   std::unique_ptr<HostMesh> chosen_;

@@ -72,6 +72,11 @@ void add_run_hosts(CLI::App& verb, RunArguments& run) {
       ->check(CLI::Range(1, 1024))
       ->type_name("N")
       ->group(kHostGroup);
+  add_duration(verb, "--wait-hosts", run.wait_hosts,
+               "Wait so long for hosts that do not answer yet. With --use or --min-hosts that is "
+               "done before each attempt, also for lost hosts that come back, until there are as "
+               "many hosts as --use says; then fewer will do, if --min-hosts says so")
+      ->group(kHostGroup);
   verb.add_flag("--preflight", run.preflight,
                 "Examine the hosts first, as meshbus doctor does. A host with an error is left out "
                 "where there are spares; otherwise nothing is started, and the exit code is 125")

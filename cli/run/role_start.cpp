@@ -39,7 +39,8 @@ Result<ProcSpec> make_spec(const RoleArguments& role, const Context& context) {
 /// Starts or finds the hosts, and with --preflight leaves out those that fail.
 Result<void> start_hosts(const RunArguments& run, JobHosts& hosts) {
   if (!run.preflight) return hosts.start(run);
-  const bool is_before = run.from == RunArguments::From::addresses;
+  // Hosts that are waited for cannot be examined before they are there.
+  const bool is_before = run.from == RunArguments::From::addresses && !run.wait_hosts;
   auto failed = is_before ? preflight(run, hosts) : Result<std::vector<HostAddr>>();
   if (!failed) return fail(failed.error());
   if (is_before && !run.has_spares()) {

@@ -24,6 +24,8 @@ struct RunArguments {
   /// The job goes on with so many hosts when there are no spares left; nothing = as many as it
   /// uses.
   std::optional<std::uint64_t> min_hosts;
+  /// Wait so long for hosts that do not answer; nothing = they are left out, or an error.
+  std::optional<std::chrono::milliseconds> wait_hosts;
   /// What is run: one program, or several roles. Never empty.
   std::vector<RoleArguments> roles = std::vector<RoleArguments>(1);
   /// The ranks find the other roles by name: there are several, or a job file.

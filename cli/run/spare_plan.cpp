@@ -21,6 +21,22 @@ void SparePlan::confirm_end(std::uint64_t host) {
   std::erase_if(silent_, [host](const Loss& loss) { return loss.host == host; });
 }
 
+bool SparePlan::come_back(std::uint64_t host) {
+  return !is_full() && !refused_.contains(host) && lost_.erase(host) > 0;
+}
+
+void SparePlan::refuse(std::uint64_t host) {
+  lost_.insert(host);
+  refused_.insert(host);
+}
+
+bool SparePlan::may_grow() const {
+  return std::any_of(lost_.begin(), lost_.end(),
+                     [this](std::uint64_t host) { return !refused_.contains(host); }) ||
+         std::any_of(aside_.begin(), aside_.end(),
+                     [this](std::uint64_t host) { return !refused_.contains(host); });
+}
+
 std::uint64_t SparePlan::left() const {
   std::uint64_t unusable = lost_.size();
   for (const auto host : aside_) {

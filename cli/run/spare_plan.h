@@ -18,11 +18,17 @@ class SparePlan {
   /// least `least`.
   SparePlan(std::uint64_t hosts, std::uint64_t use, std::uint64_t least);
 
-  /// The host is lost: no attempt uses it again. What it runs may go on until `over`.
+  /// The host is lost: no attempt uses it again, unless it comes back. What it runs may go on until
+  /// `over`.
   void lose(std::uint64_t host, Time over);
   /// It is proved that nothing runs there any more.
   void confirm_end(std::uint64_t host);
   bool is_lost(std::uint64_t host) const { return lost_.contains(host); }
+  /// A lost host is there again. Returns whether it is used again, which it is when too few others
+  /// are left; not before clear_at().
+  bool come_back(std::uint64_t host);
+  /// The host is not fit for the job: it stays lost, even if it comes back.
+  void refuse(std::uint64_t host);
   /// The host is drained: no attempt uses it until it is taken back. Nothing runs there.
   void set_aside(std::uint64_t host) { aside_.insert(host); }
   void take_back(std::uint64_t host) { aside_.erase(host); }
@@ -31,6 +37,10 @@ class SparePlan {
   /// Hosts that can be used: neither lost nor set aside.
   std::uint64_t left() const;
   bool is_enough() const { return left() >= least_; }
+  /// There are as many as an attempt uses at the most.
+  bool is_full() const { return left() >= use_; }
+  /// Whether hosts may still come back: lost ones, or those that are set aside.
+  bool may_grow() const;
 
   /// The hosts of the next attempt. A spare takes the place of each host that is lost or set aside,
   /// and the others keep theirs; without enough spares the others close up. Nothing when fewer than
@@ -55,6 +65,7 @@ class SparePlan {
   std::vector<std::uint64_t> chosen_;
   std::set<std::uint64_t> lost_;
   std::set<std::uint64_t> aside_;
+  std::set<std::uint64_t> refused_;
   /// Lost hosts that may still run something.
   std::vector<Loss> silent_;
 };

@@ -30,6 +30,9 @@ struct AttachOptions {
   /// Without it all hosts are part of the mesh as soon as the broker of one has accepted us. For
   /// looking, not for spawning.
   bool require_all = true;
+  /// Hosts that cannot be reached yet, because somebody is still starting them, are tried again for
+  /// so long.
+  std::chrono::milliseconds wait{0};
 };
 
 /// A drain in progress, or a hold.

@@ -125,26 +125,30 @@ auto start_in_slurm(const PythonContext& self, const std::string& program, Setti
                      });
 }
 
-auto attach_to(const PythonContext& self, HostMeshRef ref, double timeout, bool is_taken) {
-  return hosts_ahead(self, [ref = std::move(ref), timeout, is_taken](Context& context) {
-    const AttachOptions options{.deadline = milliseconds_of(timeout)};
+auto attach_to(const PythonContext& self, HostMeshRef ref, double timeout, double wait,
+               bool is_taken) {
+  return hosts_ahead(self, [ref = std::move(ref), timeout, wait, is_taken](Context& context) {
+    AttachOptions options;
+    options.deadline = milliseconds_of(timeout);
+    options.wait = milliseconds_of(wait);
     return is_taken ? HostMesh::take(context, ref, options)
                     : HostMesh::attach(context, ref, options);
   });
 }
 
 auto attach_addresses(const PythonContext& self, const std::string& name,
-                      const std::vector<std::string>& addresses, double timeout, bool is_taken) {
+                      const std::vector<std::string>& addresses, double timeout, double wait,
+                      bool is_taken) {
   std::vector<HostAddr> hosts;
   for (const auto& address : addresses) hosts.push_back(must(HostAddr::parse(address)));
   const Region region(extent_of({"host"}, {hosts.size()}));
   auto ref = HostMeshRef::make(must(Name::parse(name)), region, std::move(hosts));
-  return attach_to(self, must(std::move(ref)), timeout, is_taken);
+  return attach_to(self, must(std::move(ref)), timeout, wait, is_taken);
 }
 
 auto attach_reference(const PythonContext& self, const std::string& text, double timeout,
-                      bool is_taken) {
-  return attach_to(self, must(HostMeshRef::parse(text)), timeout, is_taken);
+                      double wait, bool is_taken) {
+  return attach_to(self, must(HostMeshRef::parse(text)), timeout, wait, is_taken);
 }
 
 }  // namespace

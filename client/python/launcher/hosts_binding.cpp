@@ -13,8 +13,8 @@ namespace {
 
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
-/// Puts ("failure" | "state" | "restart" | "output" | "order" | "end", values...) into the inbox.
-/// `orders`: those for another size; without it the mesh takes none.
+/// Puts ("failure" | "state" | "restart" | "move" | "output" | "order" | "end", values...) into the
+/// inbox. `orders`: those for another size; without it the mesh takes none.
 Handlers handlers_of(const std::shared_ptr<Inbox>& inbox, bool is_streamed,
                      const std::shared_ptr<AskedOrders>& orders) {
   Handlers handlers;
@@ -26,6 +26,9 @@ Handlers handlers_of(const std::shared_ptr<Inbox>& inbox, bool is_streamed,
   };
   handlers.on_restart = [inbox](const RestartReport& restart) {
     inbox->push([restart] { return py::make_tuple("restart", value_of(restart)); });
+  };
+  handlers.on_move = [inbox](const MoveReport& move) {
+    inbox->push([move] { return py::make_tuple("move", value_of(move)); });
   };
   handlers.on_end = [inbox](const MeshOutcome& outcome) {
     inbox->push([outcome] { return py::make_tuple("end", value_of(outcome)); });

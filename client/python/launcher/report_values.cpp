@@ -106,13 +106,18 @@ py::dict value_of(const MeshOutcome& outcome) {
   return value;
 }
 
+py::dict value_of(const MoveReport& move) {
+  py::dict value;
+  value["ranks"] = ranks_of(move.ranks);
+  value["lost_host"] = move.from.to_string();
+  value["new_host"] = move.to.to_string();
+  return value;
+}
+
 py::dict value_of(const RestartReport& restart) {
   py::dict value;
   value["cause"] = value_of(restart.cause);
-  py::list ranks;
-  for (const auto& block : restart.ranks)
-    for (auto rank = block.begin; rank < block.end; ++rank) ranks.append(rank);
-  value["ranks"] = ranks;
+  value["ranks"] = ranks_of(restart.ranks);
   value["restart"] = restart.restart;
   value["budget"] = restart.budget;
   value["delay"] = seconds_in(restart.delay);

@@ -3,6 +3,7 @@
 #include <pybind11/pybind11.h>
 
 #include "meshbus/actor_mesh.h"
+#include "meshbus/proc_mesh.h"
 #include "meshbus/rank_report.h"
 
 /// Reports as Python dictionaries, of which meshbus/reports.py makes its classes.
@@ -16,6 +17,7 @@ py::dict value_of(const RankReport& report);
 py::tuple value_of(const BindingMap& map);
 py::dict value_of(const MeshOutcome& outcome);
 py::dict value_of(const RestartReport& restart);
+py::dict value_of(const MoveReport& move);
 py::dict value_of(const ActorReport& report);
 
 /// A list of such dictionaries.

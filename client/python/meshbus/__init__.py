@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from meshbus.proc import (Proc, StopRequest, init, is_rank, own_role, role, roles,
                               this_proc)
     from meshbus.procs import ProcMesh
-    from meshbus.reports import (ActorReport, Binding, Event, OrderedResize, Outcome,
+    from meshbus.reports import (ActorReport, Binding, Event, MoveReport, OrderedResize, Outcome,
                                  RankReport, RestartReport)
     from meshbus.resize_order import ResizeOrder
     from meshbus.process import Process
@@ -63,8 +63,8 @@ _LAZY = {
     "role": "proc", "roles": "proc", "StopRequest": "proc", "this_proc": "proc",
     "BrokenPool": "pool", "Pool": "pool",
     "ActorReport": "reports", "Binding": "reports", "Event": "reports",
-    "OrderedResize": "reports", "Outcome": "reports", "RankReport": "reports",
-    "RestartReport": "reports", "ResizeOrder": "resize_order",
+    "MoveReport": "reports", "OrderedResize": "reports", "Outcome": "reports",
+    "RankReport": "reports", "RestartReport": "reports", "ResizeOrder": "resize_order",
     "ProcMesh": "procs",
     "Bind": "spec", "Limits": "spec", "Process": "process", "Restart": "spec", "ignore": "spec",
 }
@@ -73,7 +73,8 @@ __all__ = [
     "Actor", "ActorContext", "ActorFailure", "ActorMesh", "ActorReport", "Bind", "Binding",
     "BrokenPool", "CallError", "Child", "ChildFailure", "ConfigurationError", "Endpoint",
     "Error", "Event", "Extent", "FateUnknown", "Future", "HostMesh", "Limits", "MeshFailure",
-    "NotExist", "OrderedResize", "OutOfRange", "Outcome", "ParseError", "Point", "Pool", "Proc",
+    "MoveReport", "NotExist", "OrderedResize", "OutOfRange", "Outcome", "ParseError", "Point",
+    "Pool", "Proc",
     "ProcMesh", "Process", "QueueFull", "RankReport", "Refused", "RemoteError", "ResizeOrder",
     "Restart", "RestartReport", "SpawnError", "StopError", "StopRequest", "SystemFailure",
     "Timeout", "TooLarge", "Unauthorised", "Unreachable", "ValueMesh", "VersionMismatch",

@@ -14,7 +14,7 @@ from meshbus.errors import ConfigurationError, Error, Unreachable
 from meshbus.future import Future, in_thread
 from meshbus.process import Process
 from meshbus.procs import Handlers, ProcMesh
-from meshbus.reports import OrderedResize, RankReport, RestartReport
+from meshbus.reports import MoveReport, OrderedResize, RankReport, RestartReport
 from meshbus.resize_order import ResizeOrder
 from meshbus.spec import Bind, Limits, Restart, from_template, spec
 from meshbus.values import Axes, Extent
@@ -71,6 +71,7 @@ class HostMesh(ContextManager):
               on_failure: Callable[[RankReport], object] | None = None,
               on_output: Callable[[int, str], object] | None = None,
               on_restart: Callable[[RestartReport], object] | None = None,
+              on_move: Callable[[MoveReport], object] | None = None,
               on_resize_order: Callable[[ResizeOrder], object] | None = None) -> ProcMesh:
         """Starts a command on every host, `per_host` times: `{"gpu": 4}`, `"gpu=4"`, `4`.
 
@@ -97,7 +98,7 @@ class HostMesh(ContextManager):
             limits=limits, cpus=cpus, bind=bind, process=process, stdin=stdin, zygote=zygote,
             output=output, ready=ready, grace=grace, lease=lease, partial=partial, mpi=mpi,
             on_failure=on_failure, on_output=on_output, on_restart=on_restart,
-            on_resize_order=on_resize_order)
+            on_move=on_move, on_resize_order=on_resize_order)
         try:
             return made.result()
         except BaseException:
@@ -119,6 +120,7 @@ class HostMesh(ContextManager):
                     on_failure: Callable[[RankReport], object] | None = None,
                     on_output: Callable[[int, str], object] | None = None,
                     on_restart: Callable[[RestartReport], object] | None = None,
+                    on_move: Callable[[MoveReport], object] | None = None,
                     on_resize_order: Callable[[ResizeOrder], object] | None = None
                     ) -> Future[ProcMesh]:
         """The same as a Future: `await hosts.spawn_async(...)`. cancel() gives the spawn up, and
@@ -136,7 +138,7 @@ class HostMesh(ContextManager):
             from_template(made, zygote)
         extent = Extent.of(per_host)
         inbox = _client.Inbox()
-        handlers = Handlers(on_failure, on_output, on_restart, on_resize_order)
+        handlers = Handlers(on_failure, on_output, on_restart, on_move, on_resize_order)
         pending = self._core.spawn(name, list(extent.labels), list(extent.sizes), made, inbox,
                                    on_resize_order is not None)
         future = Future(pending, lambda core: ProcMesh(core, inbox, self, handlers,
@@ -159,6 +161,7 @@ class HostMesh(ContextManager):
                 on_failure: Callable[[RankReport], object] | None = None,
                 on_output: Callable[[int, str], object] | None = None,
                 on_restart: Callable[[RestartReport], object] | None = None,
+                on_move: Callable[[MoveReport], object] | None = None,
                 on_resize_order: Callable[[ResizeOrder], object] | None = None) -> ProcMesh:
         """Starts Python processes for actors, `per_host` on every host: this interpreter (or
         `python`), with the sys.path of this program. `setup` is called in each of them first.
@@ -170,7 +173,8 @@ class HostMesh(ContextManager):
             env={"PYTHONPATH": os.pathsep.join(paths), **(env or {})}, cwd=cwd, restart=restart,
             limits=limits, cpus=cpus, bind=bind, process=process, zygote=zygote, output=output,
             ready=ready, grace=grace, lease=lease, partial=partial, on_failure=on_failure,
-            on_output=on_output, on_restart=on_restart, on_resize_order=on_resize_order)
+            on_output=on_output, on_restart=on_restart, on_move=on_move,
+            on_resize_order=on_resize_order)
         if setup is not None:
             try:
                 mesh.run(setup)

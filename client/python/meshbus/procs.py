@@ -479,6 +479,7 @@ class Handlers:
     on_failure: Callable[[RankReport], object] | None = None
     on_output: Callable[[int, str], object] | None = None
     on_restart: Callable[[reports.RestartReport], object] | None = None
+    on_move: Callable[[reports.MoveReport], object] | None = None
     on_resize_order: Callable[[ResizeOrder], object] | None = None
 
     def tell(self, event: Event) -> None:
@@ -491,3 +492,6 @@ class Handlers:
         elif event.kind == "restart" and self.on_restart is not None:
             assert event.restart is not None
             self.on_restart(event.restart)
+        elif event.kind == "move" and self.on_move is not None:
+            assert event.move is not None
+            self.on_move(event.move)

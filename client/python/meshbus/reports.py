@@ -155,6 +155,18 @@ class RestartReport:
 
 
 @dataclass(frozen=True)
+class MoveReport:
+    """Ranks of a lost host that are being started on a spare (Restart.spares)."""
+
+    ranks: list[int]
+    """Those that are started there."""
+    lost_host: str
+    """The address of the host that is lost."""
+    new_host: str
+    """That of the spare that has its place in the mesh now."""
+
+
+@dataclass(frozen=True)
 class ActorReport:
     """One actor, as its proc, or the end of its proc, tells."""
 
@@ -188,14 +200,16 @@ class Event:
     """Something that happened to a mesh of procs. `kind` says which of the others are there."""
 
     kind: str
-    """state (report), failure (report), restart (restart), output (rank, stream, data), end
-    (outcome)."""
+    """state (report), failure (report), restart (restart), move (move), output (rank, stream,
+    data), end (outcome)."""
     report: RankReport | None = None
     """The rank, as it was then."""
     outcome: Outcome | None = None
     """How the whole mesh ended: the last event."""
     restart: RestartReport | None = None
     """Which ranks are started again, and why."""
+    move: MoveReport | None = None
+    """Which ranks of a lost host start on another one."""
     rank: int = -1
     """Which rank it is about; -1: all."""
     stream: str = ""
@@ -240,6 +254,8 @@ def event(item: tuple[Any, ...]) -> Event:
         report = rank_report(value.pop("cause"))
         return Event(kind, restart=RestartReport(cause=report, **value), report=report,
                      rank=report.rank)
+    if kind == "move":
+        return Event(kind, move=MoveReport(**item[1]))
     if kind == "output":
         return Event(kind, rank=item[1], stream="stdout" if item[2] == 1 else "stderr",
                      data=item[3])

@@ -61,15 +61,17 @@ def slurm_async(*, program: str = "", containment: str = "",
                                               _checks.seconds("ready", ready)), True)
 
 
-def attach(*addresses: str, name: str = "hosts", timeout: float = 5) -> HostMesh:
+def attach(*addresses: str, name: str = "hosts", timeout: float = 5, wait: float = 0) -> HostMesh:
     """Running hosts, by their addresses (`attach("tcp:h1:7420", "tcp:h2:7420")`) or by the `ref` of
-    a HostMesh. They stay when this program ends."""
-    return attach_async(*addresses, name=name, timeout=timeout).result()
+    a HostMesh. They stay when this program ends. `wait`: seconds in which hosts that cannot be
+    reached yet, because somebody is still starting them, are tried again."""
+    return attach_async(*addresses, name=name, timeout=timeout, wait=wait).result()
 
 
-def attach_async(*addresses: str, name: str = "hosts", timeout: float = 5) -> Future[HostMesh]:
+def attach_async(*addresses: str, name: str = "hosts", timeout: float = 5,
+                 wait: float = 0) -> Future[HostMesh]:
     """The same as a Future."""
-    return _attached("attach()", addresses, name, timeout, is_taken=False)
+    return _attached("attach()", addresses, name, timeout, wait, is_taken=False)
 
 
 def take(*addresses: str, name: str = "hosts", timeout: float = 5) -> HostMesh:
@@ -81,16 +83,17 @@ def take(*addresses: str, name: str = "hosts", timeout: float = 5) -> HostMesh:
 
 def take_async(*addresses: str, name: str = "hosts", timeout: float = 5) -> Future[HostMesh]:
     """The same as a Future."""
-    return _attached("take()", addresses, name, timeout, is_taken=True)
+    return _attached("take()", addresses, name, timeout, 0, is_taken=True)
 
 
-def _attached(what: str, addresses: tuple[str, ...], name: str, timeout: float, *,
+def _attached(what: str, addresses: tuple[str, ...], name: str, timeout: float, wait: float, *,
               is_taken: bool) -> Future[HostMesh]:
     words = _checks.words(what, addresses)
     seconds = _checks.seconds("timeout", timeout)
+    longer = _checks.seconds("wait", wait)
     if not words:
         raise ConfigurationError(f"{what} wants the addresses of hosts, or the ref of a HostMesh")
     context = _context.connect()
     if len(words) == 1 and "@" in words[0] and not words[0].startswith("unix:"):
-        return host_mesh(context.attach_ref(words[0], seconds, is_taken), is_taken)
-    return host_mesh(context.attach(name, words, seconds, is_taken), is_taken)
+        return host_mesh(context.attach_ref(words[0], seconds, longer, is_taken), is_taken)
+    return host_mesh(context.attach(name, words, seconds, longer, is_taken), is_taken)

@@ -21,6 +21,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+/// How often hosts are tried that are waited for.
+constexpr std::chrono::milliseconds kTryAgain{250};
+
 Result<void> check_complete(const std::vector<HostReport>& reports) {
   std::string problems;
   auto code = ErrorCode::host_unreachable;
@@ -134,7 +137,13 @@ Result<HostMesh> HostMesh::attach(Context& context, const HostMeshRef& ref, Atta
   if (ref.hosts().empty())
     return fail(ErrorCode::configuration_error,
                 "host mesh " + ref.name().to_string() + " has no host to attach to");
+  const auto until = Clock::now() + options.wait;
   auto connection = reach_hosts(core, ref, options);
+  while (!connection && connection.error().code() == ErrorCode::host_unreachable &&
+         Clock::now() < until) {
+    std::this_thread::sleep_for(std::min<Clock::duration>(kTryAgain, until - Clock::now()));
+    connection = reach_hosts(core, ref, options);
+  }
   if (!connection) return fail(connection.error().within("attaching to " + ref.name().to_string()));
   return HostMesh(std::make_unique<Impl>(std::move(*connection), ref));
 }

@@ -83,6 +83,34 @@ TEST_CASE("spare plan: the next attempt waits for each lost host that may still 
   CHECK(plan.is_lost(0));
 }
 
+TEST_CASE("spare plan: a lost host that comes back is used when too few others are left") {
+  SparePlan plan(4, 2, 2);
+  plan.lose(0, start);
+  // Two others are left, and they have not been lost.
+  CHECK(plan.is_full());
+  CHECK_FALSE(plan.come_back(0));
+  CHECK(plan.choose() == Hosts{2, 1});
+  plan.lose(1, start);
+  plan.refuse(3);
+  CHECK_FALSE(plan.is_full());
+  CHECK(plan.may_grow());
+  // One that is not fit for the job is not, however often it answers.
+  CHECK_FALSE(plan.come_back(3));
+  CHECK(plan.come_back(0));
+  CHECK_FALSE(plan.come_back(0));
+  CHECK(plan.choose() == Hosts{2, 0});
+  // What it had before may run until then.
+  CHECK(plan.clear_at() == start);
+}
+
+TEST_CASE("spare plan: nothing can come when only unfit hosts are missing") {
+  SparePlan plan(2, 2, 1);
+  plan.refuse(0);
+  CHECK_FALSE(plan.may_grow());
+  plan.set_aside(1);
+  CHECK(plan.may_grow());
+}
+
 TEST_CASE("spare plan: a least number above what is used, or of zero, is mended") {
   CHECK(SparePlan(4, 2, 9).choose() == Hosts{0, 1});
   SparePlan plan(1, 1, 0);
