@@ -138,9 +138,12 @@ std::string foreign_hint(const CLI::App& verb, int argc, char** argv) {
     const auto hint = hint_for(word);
     if (hint.empty() || verb.get_option_no_throw(word) != nullptr) continue;
     const std::string path = "meshbus " + verb.get_name();
-    return hint.starts_with("no such flag")
-               ? path + " has " + std::string(hint) + " (" + word + ")"
-               : path + " has no " + word + "; it takes " + std::string(hint);
+    if (hint.starts_with("no such flag"))
+      return path + " has " + std::string(hint) + " (" + word + ")";
+    const std::string flag(hint.substr(0, hint.find(' ')));
+    const bool is_of_run = flag.starts_with('-') && verb.get_option_no_throw(flag) == nullptr;
+    return path + " has no " + word + "; " + (is_of_run ? "meshbus run" : "it") + " takes " +
+           std::string(hint);
   }
   return {};
 }
@@ -169,6 +172,8 @@ std::string suggestion(const CLI::App& app, int argc, char** argv,
   const auto flags = flags_of(*verb);
   std::vector<std::string_view> names(flags.begin(), flags.end());
   for (auto& name : names) name.remove_prefix(2);
+  if (first == "spawn" && app.get_subcommand("run")->get_option_no_throw(word) != nullptr)
+    return path + " spawn has no " + word + "; meshbus run has it";
   const auto near = did_you_mean(std::string_view(word).substr(2), names);
   return path + " " + first + " has no " + word +
          (near.empty() ? "; its options are in " + path + " " + first + " --help"

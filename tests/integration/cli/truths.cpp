@@ -38,6 +38,9 @@ TEST_CASE("cli: flags of mpirun, srun and torchrun are answered by what meshbus 
   check_mistake({"run", "--nproc-per-node=2", "--", "true"}, "it takes --per-host N");
   check_mistake({"run", "--nnodes", "2", "--", "true"}, "it takes --hosts N");
   check_mistake({"run", "--wdir", "/tmp", "--", "true"}, "cd DIR");
+  check_mistake({"spawn", "job", "--np", "2", "--", "true"}, "it takes -n N");
+  check_mistake({"spawn", "job", "--mpi", "--", "true"}, "has no --mpi; meshbus run takes --mpi");
+  check_mistake({"spawn", "job", "--use", "2", "--", "true"}, "has no --use; meshbus run has it");
 }
 
 TEST_CASE(
