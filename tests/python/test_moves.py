@@ -38,7 +38,7 @@ def test_ranks_of_a_killed_host_start_on_the_spare(places):
         mesh = two.spawn(["sleep", "600"], 2, restart=Restart(spares=(places[2],)),
                          on_move=on_move)
         with mesh:
-            before = mesh.ranks
+            before = mesh.reports
             assert [rank.host for rank in before] == [places[0]] * 2 + [places[1]] * 2
             kill_host_of(before[2].pid)
             assert told.wait(30)
@@ -55,7 +55,7 @@ def test_ranks_of_a_killed_host_start_on_the_spare(places):
                     came.add(event.rank)
                 if came >= {2, 3}:
                     break
-            after = mesh.ranks
+            after = mesh.reports
             assert [rank.host for rank in after] == [places[0]] * 2 + [places[2]] * 2
             assert [rank.pid for rank in after[:2]] == [rank.pid for rank in before[:2]]
             assert [rank.state for rank in after] == ["ready"] * 4

@@ -140,7 +140,11 @@ auto attach_addresses(const PythonContext& self, const std::string& name,
                       const std::vector<std::string>& addresses, double timeout, double wait,
                       bool is_taken) {
   std::vector<HostAddr> hosts;
-  for (const auto& address : addresses) hosts.push_back(must(HostAddr::parse(address)));
+  for (const auto& address : addresses) {
+    auto host = HostAddr::parse(address);
+    if (!host) raise(host.error().within("'" + address + "'"));
+    hosts.push_back(std::move(*host));
+  }
   const Region region(extent_of({"host"}, {hosts.size()}));
   auto ref = HostMeshRef::make(must(Name::parse(name)), region, std::move(hosts));
   return attach_to(self, must(std::move(ref)), timeout, wait, is_taken);

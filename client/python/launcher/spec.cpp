@@ -46,7 +46,7 @@ std::vector<HostAddr> hosts_of(const Strings& texts) {
   std::vector<HostAddr> hosts;
   for (const auto& text : texts) {
     auto host = HostAddr::parse(text);
-    if (!host) raise(host.error().within("Restart.spares"));
+    if (!host) raise(host.error().within("Restart.spares: '" + text + "'"));
     hosts.push_back(std::move(*host));
   }
   return hosts;
