@@ -6,19 +6,22 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <deque>
 #include <fstream>
+#include <functional>
 #include <stdexcept>
-
-#include <zmq.hpp>
+#include <system_error>
+#include <utility>
 
 #include "bench/end.h"
 #include "bench/measured.h"
-#include "common/base/unique_fd.h"
+#include "common/base/message_part.h"
 #include "common/bus/bus.h"
 #include "common/loop/reactor.h"
 #include "common/security/token.h"
 #include "common/wire/control.h"
 #include "common/wire/frame.h"
+#include "common/zmtp/broker_socket.h"
 #include "meshbus/name.h"
 #include "wire/bus_generated.h"
 
@@ -30,7 +33,7 @@ using Microseconds = std::chrono::duration<double, std::micro>;
 
 /// Descriptors of a process before it has any of our sockets.
 constexpr std::size_t kOtherDescriptors = 64;
-constexpr std::size_t kDescriptorsPerPeer = 2;
+constexpr std::size_t kDescriptorsPerPeer = 1;
 /// More would make registering wait for one process instead of the broker.
 constexpr std::size_t kMostPeersPerProcess = 4000;
 /// Bytes of data that a peer takes before it says so: less than any broker lets wait.
@@ -55,57 +58,24 @@ std::size_t peers_per_process() {
 /// One peer: says Hello, and takes what comes.
 class BarePeer {
  public:
-  BarePeer(zmq::context_t& context, const std::string& endpoint, std::uint64_t seed,
-           std::size_t index)
-      : socket_(context, zmq::socket_type::dealer) {
-    socket_.set(zmq::sockopt::linger, 0);
-    socket_.connect(endpoint);
-    wire::HelloT hello;
-    hello.version = 1;
-    hello.peer = crowd_name(seed, index).to_string();
-    hello.kind = wire::PeerKind::launcher;
-    hello.incarnation = random_u64();
-    hello.pid = static_cast<std::uint32_t>(::getpid());
-    send(wire::Lane::control, wire::Envelope(), encode_control({}, std::move(hello)));
-  }
-  int fd() { return socket_.get(zmq::sockopt::fd); }
+  /// A message of data has come for that peer.
+  using OnData = std::function<void(BarePeer&, const wire::Envelope&)>;
 
-  /// The host's address, when the broker has registered this peer.
-  std::string wait_welcome() {
-    socket_.set(zmq::sockopt::rcvtimeo,
-                static_cast<int>(std::chrono::milliseconds(kAnswerLimit).count()));
-    auto parts = receive(zmq::recv_flags::none);
-    socket_.set(zmq::sockopt::rcvtimeo, -1);
-    if (parts.empty()) throw std::runtime_error("the broker does not answer a peer's Hello");
-    auto reader = must(FrameReader::open(parts));
-    FrameReader::Message message;
-    if (!reader.next(message)) throw std::runtime_error("the broker answers a Hello with nothing");
-    const auto control = must(ControlMessage::decode(message.body));
-    if (const auto* refusal = control.body_as<wire::Refusal>())
-      throw std::runtime_error("the broker refuses a peer: " + text_of(refusal->detail()));
-    const auto* welcome = control.body_as<wire::Welcome>();
-    if (welcome == nullptr)
-      throw std::runtime_error("the broker answers a Hello with " + control.body_name());
-    return welcome->host()->str();
+  /// Throws std::system_error; EAGAIN: the broker has not taken those before yet.
+  BarePeer(Reactor& reactor, const std::string& endpoint, std::string name, const OnData& on_data)
+      : name_(std::move(name)), on_data_(on_data) {
+    BrokerSocket::Events events;
+    events.on_open = [this] { say_hello(); };
+    // on_ended follows.
+    events.on_handshake_failed = [](BrokerSocket::Failure) {};
+    events.on_readable = [this] { return take_some(); };
+    events.on_writable = [this] { flush(); };
+    events.on_ended = [](const std::string& why) { throw std::runtime_error(why); };
+    connection_ = BrokerSocket::open(reactor, {.endpoint = endpoint}, std::move(events));
   }
 
-  /// Takes all there is; how many messages of data that were, and the envelope of the last one.
-  std::size_t drain(wire::Envelope& last) {
-    std::size_t count = 0;
-    for (auto parts = receive(zmq::recv_flags::dontwait); !parts.empty();
-         parts = receive(zmq::recv_flags::dontwait)) {
-      auto reader = must(FrameReader::open(parts));
-      FrameReader::Message message;
-      while (reader.next(message)) {
-        if (message.envelope.lane() != wire::Lane::data) continue;
-        ++count;
-        last = message.envelope;
-        taken_ += sizeof message.envelope + message.body.size();
-      }
-      if (taken_ - announced_ >= kCreditStep) send_frame(FrameWriter(wire::Lane::control).finish());
-    }
-    return count;
-  }
+  /// The host's address, once the broker has registered this peer; empty before.
+  const std::string& host() const noexcept { return host_; }
 
   void send(wire::Lane lane, wire::Envelope envelope, const std::string& body) {
     envelope.mutate_lane(lane);
@@ -115,26 +85,135 @@ class BarePeer {
   }
 
  private:
+  void say_hello() {
+    wire::HelloT hello;
+    hello.version = 1;
+    hello.peer = name_;
+    hello.kind = wire::PeerKind::launcher;
+    hello.incarnation = random_u64();
+    hello.pid = static_cast<std::uint32_t>(::getpid());
+    send(wire::Lane::control, wire::Envelope(), encode_control({}, std::move(hello)));
+  }
+  bool take_some() {
+    constexpr int most_at_once = 64;
+    for (int i = 0; i < most_at_once; ++i) {
+      std::vector<MessagePart> parts;
+      if (!connection_->receive(parts)) return false;
+      take(parts);
+    }
+    return true;
+  }
+  void take(std::vector<MessagePart>& parts) {
+    auto reader = must(FrameReader::open(parts));
+    FrameReader::Message message;
+    while (reader.next(message)) {
+      if (message.envelope.lane() == wire::Lane::data) {
+        taken_ += sizeof message.envelope + message.body.size();
+        on_data_(*this, message.envelope);
+      } else if (host_.empty()) {
+        take_welcome(message.body);
+      }
+    }
+    if (taken_ - announced_ >= kCreditStep) send_frame(FrameWriter(wire::Lane::control).finish());
+  }
+  void take_welcome(Bytes body) {
+    const auto control = must(ControlMessage::decode(body));
+    if (const auto* refusal = control.body_as<wire::Refusal>())
+      throw std::runtime_error("the broker refuses a peer: " + text_of(refusal->detail()));
+    const auto* welcome = control.body_as<wire::Welcome>();
+    if (welcome == nullptr)
+      throw std::runtime_error("the broker answers a Hello with " + control.body_name());
+    host_ = welcome->host()->str();
+  }
   void send_frame(Frame frame) {
     frame.set_credit(taken_);
     announced_ = taken_;
-    for (std::size_t i = 0; i < frame.parts.size(); ++i)
-      socket_.send(frame.parts[i],
-                   i + 1 < frame.parts.size() ? zmq::send_flags::sndmore : zmq::send_flags::none);
+    waiting_.push_back(std::move(frame));
+    flush();
   }
-  std::vector<zmq::message_t> receive(zmq::recv_flags how) {
-    std::vector<zmq::message_t> parts;
-    do {
-      zmq::message_t part;
-      if (!socket_.recv(part, parts.empty() ? how : zmq::recv_flags::none)) return {};
-      parts.push_back(std::move(part));
-    } while (parts.back().more());
-    return parts;
+  void flush() {
+    while (!waiting_.empty() && connection_->send(waiting_.front())) waiting_.pop_front();
   }
 
-  zmq::socket_t socket_;
+  std::string name_;
+  const OnData& on_data_;
+  std::unique_ptr<BrokerSocket> connection_;
+  std::deque<Frame> waiting_;
+  std::string host_;
   std::uint64_t taken_ = 0;
   std::uint64_t announced_ = 0;
+};
+
+/// The peers of this process.
+class Peers {
+ public:
+  Peers(const std::string& endpoint, std::uint64_t seed, std::size_t begin, std::size_t count)
+      : endpoint_(endpoint), seed_(seed), begin_(begin), count_(count) {
+    peers_.reserve(count);
+  }
+  /// Registers all of them. Returns the address of their host.
+  std::string join() {
+    const auto give_up = Clock::now() + kAnswerLimit;
+    while (joined() < count_) {
+      const bool is_room = peers_.size() < count_ && peers_.size() - joined() < kMostAtOnce;
+      if (is_room && connect_next()) continue;
+      reactor_.turn(std::chrono::milliseconds(10));
+      if (Clock::now() > give_up)
+        throw std::runtime_error("the broker does not answer a peer's Hello");
+    }
+    return peers_.back()->host();
+  }
+  /// Until stdin ends.
+  void serve() {
+    reactor_.watch(STDIN_FILENO, EPOLLIN, [this](std::uint32_t) { reactor_.stop(); });
+    reactor_.run();
+    reactor_.forget(STDIN_FILENO);
+  }
+
+ private:
+  /// What waits for its Welcome: fewer than a broker lets connect at a time.
+  static constexpr std::size_t kMostAtOnce = 64;
+
+  /// False: later.
+  bool connect_next() {
+    try {
+      peers_.push_back(std::make_unique<BarePeer>(
+          reactor_, endpoint_, crowd_name(seed_, begin_ + peers_.size()).to_string(), on_data_));
+      return true;
+    } catch (const std::system_error& error) {
+      if (error.code() != std::errc::resource_unavailable_try_again) throw;
+      return false;
+    }
+  }
+  /// Welcomes mostly come in the order of Hellos: a peer is looked at again only until it has its
+  /// own.
+  std::size_t joined() {
+    while (joined_ < peers_.size() && !peers_[joined_]->host().empty()) ++joined_;
+    return joined_;
+  }
+  void on_data(BarePeer& peer, const wire::Envelope& envelope) {
+    if (++received_ < count_) return;
+    received_ = 0;
+    wire::Envelope answer;
+    answer.mutate_destination_proc(envelope.source_proc());
+    answer.mutate_destination_host(envelope.source_host());
+    answer.mutate_sequence(1);
+    answer.mutate_port(kPort);
+    answer.mutate_kind(wire::Kind::message);
+    peer.send(wire::Lane::data, answer, {});
+  }
+
+  std::string endpoint_;
+  std::uint64_t seed_;
+  std::size_t begin_;
+  std::size_t count_;
+  std::size_t joined_ = 0;
+  std::size_t received_ = 0;
+  Reactor reactor_;
+  BarePeer::OnData on_data_ = [this](BarePeer& peer, const wire::Envelope& envelope) {
+    on_data(peer, envelope);
+  };
+  std::vector<std::unique_ptr<BarePeer>> peers_;
 };
 
 /// Sends to all peers of a crowd.
@@ -153,7 +232,7 @@ class FanOut {
       throw std::runtime_error(error.to_string());
     };
     events.on_data = [this](const wire::Envelope&, const wire::CallHeader&, Bytes) { ++answers_; };
-    bus_.emplace(reactor_, context_, std::move(session), Dispatcher(), std::move(events));
+    bus_.emplace(reactor_, std::move(session), Dispatcher(), std::move(events));
     turn_until([this] { return bus_->is_up(); });
   }
   /// One message for each, until all have it; in microseconds.
@@ -183,7 +262,6 @@ class FanOut {
   }
 
   Reactor reactor_;
-  zmq::context_t context_{1};
   std::vector<Destination> to_;
   std::size_t waits_for_;
   std::size_t answers_ = 0;
@@ -213,57 +291,16 @@ void check_descriptors(std::size_t peers, pid_t broker) {
 int run_crowd_process(const std::string& endpoint, std::uint64_t seed, std::size_t begin,
                       std::size_t count) {
   raised_descriptor_limit();
-  zmq::context_t context(1);
-  context.set(zmq::ctxopt::max_sockets, static_cast<int>(count + 16));
   std::printf("ready\n");
   std::fflush(stdout);
   for (char c = 0; c != '\n';) {
     if (::read(0, &c, 1) != 1) return 0;
   }
-  std::vector<std::unique_ptr<BarePeer>> peers;
-  peers.reserve(count);
-  for (std::size_t i = 0; i < count; ++i)
-    peers.push_back(std::make_unique<BarePeer>(context, endpoint, seed, begin + i));
-  std::string host;
-  for (auto& peer : peers) host = peer->wait_welcome();
-  std::printf("up %s\n", host.c_str());
+  Peers peers(endpoint, seed, begin, count);
+  std::printf("up %s\n", peers.join().c_str());
   std::fflush(stdout);
-
-  const UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
-  const auto watch = [&](int fd, std::uint32_t events, std::size_t index) {
-    epoll_event event{};
-    event.events = events;
-    event.data.u64 = index;
-    if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, fd, &event) != 0)
-      throw std::runtime_error("epoll_ctl failed");
-  };
-  for (std::size_t i = 0; i < count; ++i) watch(peers[i]->fd(), EPOLLIN | EPOLLET, i);
-  watch(0, EPOLLIN, count);
-  std::size_t received = 0;
-  wire::Envelope last;
-  const auto drain = [&](std::size_t index) {
-    received += peers[index]->drain(last);
-    if (received < count) return;
-    received -= count;
-    wire::Envelope answer;
-    answer.mutate_destination_proc(last.source_proc());
-    answer.mutate_destination_host(last.source_host());
-    answer.mutate_sequence(1);
-    answer.mutate_port(kPort);
-    answer.mutate_kind(wire::Kind::message);
-    peers[index]->send(wire::Lane::data, answer, {});
-    // A send may swallow the sign that something has come.
-    received += peers[index]->drain(last);
-  };
-  for (std::size_t i = 0; i < count; ++i) drain(i);
-  for (;;) {
-    epoll_event events[256];
-    const int ready = ::epoll_wait(epoll.get(), events, 256, -1);
-    for (int i = 0; i < ready; ++i) {
-      if (events[i].data.u64 == count) return 0;
-      drain(events[i].data.u64);
-    }
-  }
+  peers.serve();
+  return 0;
 }
 
 Crowd::Crowd(std::vector<std::string> program, const std::string& endpoint, std::size_t peers)

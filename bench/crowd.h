@@ -25,7 +25,7 @@ ProcName crowd_name(std::uint64_t seed, std::size_t index);
 int run_crowd_process(const std::string& endpoint, std::uint64_t seed, std::size_t begin,
                       std::size_t count);
 
-/// Two descriptors for each peer, of ours, and one of the broker's. Throws std::runtime_error,
+/// One descriptor for each peer, of ours, and one of the broker's. Throws std::runtime_error,
 /// saying which limit is too low, when that many cannot be had. `broker`: its process; 0 = not
 /// known.
 void check_descriptors(std::size_t peers, pid_t broker);

@@ -47,7 +47,7 @@ class BusEnd : public End {
       on_message(body);
       call_ = {};
     };
-    bus_.emplace(reactor_, context_, std::move(session), Dispatcher(), std::move(events));
+    bus_.emplace(reactor_, std::move(session), Dispatcher(), std::move(events));
     turn_until([this] { return bus_->is_up(); });
   }
 
@@ -119,7 +119,6 @@ class BusEnd : public End {
   EndOptions options_;
   bool is_calls_;
   Reactor reactor_;
-  zmq::context_t context_{1};
   Destination to_;
   /// What is being answered.
   struct {

@@ -135,9 +135,9 @@ class Broker::Impl {
   void open_audit(const BrokerOptions& options, const HostAddr& host);
   Result<void> open_observers(zmq::context_t& context, const BrokerOptions& options,
                               const HostAddr& host);
-  void make_parts(zmq::context_t& context, const BrokerOptions& options, const HostAddr& host);
+  void make_parts(const BrokerOptions& options, const HostAddr& host);
   LinkTable::Events link_events();
-  void on_frame(ConnectionId from, std::vector<zmq::message_t>& parts);
+  void on_frame(ConnectionId from, std::vector<MessagePart>& parts);
   void on_bad_handshake(const std::string& what);
   void on_key_refused(std::string_view key, std::string_view address, bool is_new);
   /// Sends what there is to send, and ends the peers that turn out to be lost. At the end of each
@@ -186,7 +186,7 @@ Result<void> Broker::Impl::start(zmq::context_t& context, const BrokerOptions& o
   }
   if (auto opened = open_keys(options); !opened) return opened;
   open_audit(options, host);
-  make_parts(context, options, host);
+  make_parts(options, host);
   turn_end_ = reactor_.add_turn_end([this] { flush(); });
   return {};
 }
@@ -222,7 +222,7 @@ Result<void> Broker::Impl::open_listener(const BrokerOptions& options) {
 
 Listener::Events Broker::Impl::listener_events() {
   Listener::Events events;
-  events.on_frame = [this](ConnectionId from, std::vector<zmq::message_t>& parts) {
+  events.on_frame = [this](ConnectionId from, std::vector<MessagePart>& parts) {
     on_frame(from, parts);
   };
   events.on_accepted = [this](int descriptor) { handshake_->on_opened(descriptor); };
@@ -271,11 +271,10 @@ void Broker::Impl::open_audit(const BrokerOptions& options, const HostAddr& host
   }
 }
 
-void Broker::Impl::make_parts(zmq::context_t& context, const BrokerOptions& options,
-                              const HostAddr& host) {
+void Broker::Impl::make_parts(const BrokerOptions& options, const HostAddr& host) {
   Monitor* monitor = monitor_.get();
   const std::chrono::milliseconds delivery_limit = options.config.duration(keys::delivery_limit);
-  links_.emplace(reactor_, context, counters_, monitor, link_options(host, options), link_events());
+  links_.emplace(reactor_, counters_, monitor, link_options(host, options), link_events());
   queues_.emplace(reactor_, *listener_, connections_, *links_, counters_);
   router_.emplace(reactor_, *queues_, *links_, counters_, monitor, tap_.get(),
                   router_options(host, options));
@@ -316,7 +315,7 @@ LinkTable::Events Broker::Impl::link_events() {
           .on_superseded = [this](Peer& peer) { queues_->lose(peer); }};
 }
 
-void Broker::Impl::on_frame(ConnectionId from, std::vector<zmq::message_t>& parts) {
+void Broker::Impl::on_frame(ConnectionId from, std::vector<MessagePart>& parts) {
   if (Peer* peer = connections_.find(from)) return intake_->on_frame(*peer, parts);
   auto admitted = handshake_->on_frame(from, parts);
   if (!admitted) return;

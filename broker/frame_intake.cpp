@@ -29,7 +29,7 @@ FrameIntake::FrameIntake(Reactor& reactor, Router& router, PeerQueues& queues, L
       requests_rate_(requests_rate),
       request_rates_(requests_rate, requests_rate * kRequestsAtOnce) {}
 
-void FrameIntake::on_frame(Peer& peer, std::vector<zmq::message_t>& parts) {
+void FrameIntake::on_frame(Peer& peer, std::vector<MessagePart>& parts) {
   auto reader = FrameReader::open(parts);
   if (reader) return read(peer, *reader);
   ++counters_.malformed_frames;

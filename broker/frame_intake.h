@@ -4,8 +4,6 @@
 #include <optional>
 #include <vector>
 
-#include <zmq.hpp>
-
 #include "broker/access/request_rates.h"
 #include "broker/broker_requests.h"
 #include "broker/links/link_table.h"
@@ -16,6 +14,7 @@
 #include "broker/router/peer_queues.h"
 #include "broker/router/router.h"
 #include "common/base/log.h"
+#include "common/base/message_part.h"
 #include "common/loop/reactor.h"
 #include "common/wire/frame.h"
 #include "wire/forward.h"
@@ -33,7 +32,7 @@ class FrameIntake {
               std::uint64_t requests_rate);
 
   /// A frame of a registered connection.
-  void on_frame(Peer& peer, std::vector<zmq::message_t>& parts);
+  void on_frame(Peer& peer, std::vector<MessagePart>& parts);
   /// The rest of a frame.
   void read(Peer& peer, FrameReader& reader);
   /// A message from the broker of that link, over our own session to it.

@@ -40,7 +40,7 @@ Handshake::~Handshake() {
   reactor_.cancel(timer_);
 }
 
-std::optional<Admitted> Handshake::on_frame(ConnectionId from, std::vector<zmq::message_t>& parts) {
+std::optional<Admitted> Handshake::on_frame(ConnectionId from, std::vector<MessagePart>& parts) {
   if (refused_.contains(from)) {
     ++counters_.ignored_frames;
     return std::nullopt;

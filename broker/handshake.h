@@ -7,8 +7,6 @@
 #include <string>
 #include <vector>
 
-#include <zmq.hpp>
-
 #include "broker/access/admission.h"
 #include "broker/access/handshake_timeouts.h"
 #include "broker/access/host_joining.h"
@@ -22,6 +20,7 @@
 #include "broker/router/router.h"
 #include "broker/transport/listener.h"
 #include "common/base/log.h"
+#include "common/base/message_part.h"
 #include "common/loop/reactor.h"
 #include "common/wire/frame.h"
 #include "meshbus/result.h"
@@ -62,7 +61,7 @@ class Handshake {
 
   /// A frame of a connection that is not registered. Nothing when it is refused, takes a join
   /// token, or says something else; `parts` must outlive what is returned.
-  std::optional<Admitted> on_frame(ConnectionId from, std::vector<zmq::message_t>& parts);
+  std::optional<Admitted> on_frame(ConnectionId from, std::vector<MessagePart>& parts);
   void on_opened(int descriptor);
   /// The connection has ended, or has registered.
   void on_done(int descriptor) { timeouts_.done(descriptor); }

@@ -4,7 +4,7 @@
 #   bin/                     the programs; they find each other beside themselves
 #   include/meshbus/         the public headers
 #   lib/                     libmeshbus_client: launchers. libmeshbus_proc: programs that are mesh procs;
-#                            it needs nothing but libzmq, libsodium and FlatBuffers. libmeshbus_local: both,
+#                            it needs nothing but libsodium and FlatBuffers. libmeshbus_local: both,
 #                            and hosts inside of a launcher. Static libraries come with those that they consist of.
 #                            With BUILD_SHARED_LIBS they are three shared ones, each whole in itself: a
 #                            program links client, or proc, or both, or local alone. Our own programs are
@@ -45,12 +45,12 @@ function(meshbus_shared name)
 endfunction()
 
 if(BUILD_SHARED_LIBS)
-  set(bus_links cppzmq meshbus_sodium flatbuffers::flatbuffers_shared)
+  set(bus_links meshbus_sodium flatbuffers::flatbuffers_shared)
   meshbus_shared(proc PARTS mesh common proc LINKS ${bus_links} Threads::Threads)
   meshbus_shared(client PARTS mesh common config client
     LINKS ${bus_links} Poco::Util Poco::Foundation spdlog::spdlog Threads::Threads)
   meshbus_shared(local PARTS mesh common config client proc keeper os host_agent broker local
-    LINKS ${bus_links} Poco::Util Poco::Foundation spdlog::spdlog Threads::Threads)
+    LINKS ${bus_links} cppzmq Poco::Util Poco::Foundation spdlog::spdlog Threads::Threads)
   set(installed_libraries meshbus_client_shared meshbus_proc_shared meshbus_local_shared)
   set(used_libraries ${installed_libraries})
 else()
@@ -128,11 +128,11 @@ function(meshbus_pkgconfig name description libs)
 endfunction()
 set(base_flags -lmeshbus_common -lmeshbus_mesh)
 set(poco_flags -lPocoUtil -lPocoFoundation -lspdlog -lfmt)
-set(wire_flags -lflatbuffers -lzmq -lsodium -pthread)
+set(wire_flags -lflatbuffers -lsodium -pthread)
 string(JOIN " " client_flags -lmeshbus_config ${base_flags} ${poco_flags} ${wire_flags})
 string(JOIN " " proc_flags ${base_flags} ${wire_flags})
 string(JOIN " " local_flags -lmeshbus_client -lmeshbus_proc -lmeshbus_broker -lmeshbus_host_agent
-  -lmeshbus_keeper -lmeshbus_os -lmeshbus_config ${base_flags} ${poco_flags} ${wire_flags})
+  -lmeshbus_keeper -lmeshbus_os -lmeshbus_config ${base_flags} ${poco_flags} -lzmq ${wire_flags})
 meshbus_pkgconfig(client "Launches, addresses and supervises meshes of processes" " ${client_flags}")
 meshbus_pkgconfig(proc "For programs that are processes of a mesh" " ${proc_flags}")
 meshbus_pkgconfig(local "Launchers with hosts and procs inside of their own process" " ${local_flags}")

@@ -57,7 +57,7 @@ bool is_own_pid_namespace(const HostAgent::Options& options) {
 /// handlers of the bus find the services when the first message comes.
 /// Large because: it lists what an agent consists of.
 struct HostAgent::Parts {
-  Parts(HostAgent& agent, zmq::context_t& context, Options options);
+  Parts(HostAgent& agent, Options options);
   ~Parts();
   Parts(const Parts&) = delete;
   Parts& operator=(const Parts&) = delete;
@@ -94,9 +94,9 @@ struct HostAgent::Parts {
   std::unique_ptr<UpgradeService> upgrade;
 };
 
-HostAgent::Parts::Parts(HostAgent& agent, zmq::context_t& context, Options options)
+HostAgent::Parts::Parts(HostAgent& agent, Options options)
     : disk(std::filesystem::path(options.progress).parent_path()),
-      bus(agent.reactor_, context, session_options(options, agent.incarnation_), make_handlers(),
+      bus(agent.reactor_, session_options(options, agent.incarnation_), make_handlers(),
           bus_events(agent)),
       logs(std::make_unique<LogStreams>(bus)),
       procs(std::make_unique<MeshProcs>(
@@ -232,7 +232,7 @@ Bus::Events HostAgent::Parts::bus_events(HostAgent& agent) {
   return events;
 }
 
-HostAgent::HostAgent(Reactor& reactor, zmq::context_t& context, Options options, Events events)
+HostAgent::HostAgent(Reactor& reactor, Options options, Events events)
     : reactor_(reactor),
       events_(std::move(events)),
       host_text_(options.host.to_string()),
@@ -240,7 +240,7 @@ HostAgent::HostAgent(Reactor& reactor, zmq::context_t& context, Options options,
   // Before the bus adds its own hook: what is said at the end of a turn leaves at the end of that
   // turn.
   turn_end_ = reactor_.add_turn_end([this] { on_turn_end(); });
-  parts_ = std::make_unique<Parts>(*this, context, std::move(options));
+  parts_ = std::make_unique<Parts>(*this, std::move(options));
   parts_->procs->take_over();
   parts_->owner->take_over();
   parts_->pairs->take_over();

@@ -7,8 +7,6 @@
 #include <string>
 #include <string_view>
 
-#include <zmq.hpp>
-
 #include "agent/host/model/environment.h"
 #include "agent/host/records/ledger.h"
 #include "agent/host/streams/output_spool.h"
@@ -59,7 +57,7 @@ class HostAgent {
     std::function<std::string()> why_keeper_lost = {};
   };
 
-  HostAgent(Reactor& reactor, zmq::context_t& context, Options options, Events events);
+  HostAgent(Reactor& reactor, Options options, Events events);
   ~HostAgent();
   HostAgent(const HostAgent&) = delete;
   HostAgent& operator=(const HostAgent&) = delete;

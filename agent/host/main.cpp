@@ -12,7 +12,6 @@
 #include <vector>
 
 #include <CLI/CLI.hpp>
-#include <zmq.hpp>
 
 #include "agent/host/host_agent.h"
 #include "agent/host/services/program_release.h"
@@ -55,10 +54,10 @@ int give_up(int code, const std::string& why) {
 /// The agent as a process: its lifeline, its signals, its exit code.
 class Program {
  public:
-  Program(zmq::context_t& context, os::Lifeline lifeline, host::HostAgent::Options options)
+  Program(os::Lifeline lifeline, host::HostAgent::Options options)
       : lifeline_(std::move(lifeline)),
         grace_(options.config.duration(keys::terminate_grace)),
-        agent_(reactor_, context, std::move(options), events()) {
+        agent_(reactor_, std::move(options), events()) {
     reactor_.watch(lifeline_.fd(), EPOLLIN, [this](std::uint32_t) { on_lifeline(); });
     sigset_t term;
     sigemptyset(&term);
@@ -213,8 +212,7 @@ int run(const Arguments& arguments) {
       return give_up(exits::kUsage, "--limit " + text + ": expected CONTROLLER:VERSION:PATH");
   }
 
-  zmq::context_t context(1);
-  Program program(context, os::Lifeline(UniqueFd(arguments.lifeline_fd)),
+  Program program(os::Lifeline(UniqueFd(arguments.lifeline_fd)),
                   {.host = *host_address,
                    .broker = *broker,
                    .containment = arguments.containment,

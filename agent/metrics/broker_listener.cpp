@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "common/loop/zmq_watch.h"
 #include "wire/monitor_generated.h"
 
 namespace meshbus::metrics {
@@ -24,7 +25,7 @@ BrokerListener::BrokerListener(Reactor& reactor, zmq::context_t& context, const 
   socket_.set(zmq::sockopt::maxmsgsize, kLargestEvent);
   socket_.set(zmq::sockopt::subscribe, "counters");
   socket_.connect(monitor.zmq_endpoint());
-  reactor_.watch_socket(socket_.handle(), [this] { return on_messages(); });
+  watch_zmq(reactor_, socket_.handle(), [this] { return on_messages(); });
 }
 
 BrokerListener::~BrokerListener() {

@@ -55,7 +55,7 @@ Exporter::Exporter(Reactor& reactor, zmq::context_t& context, http::HttpSocket s
       access_(socket.address, {}, http::machine_names()),
       metrics_(options_.limits),
       heard_broker_(reactor.now()),
-      bus_(reactor, context, session_options(options_.broker), Dispatcher(), bus_events()),
+      bus_(reactor, session_options(options_.broker), Dispatcher(), bus_events()),
       listener_(reactor, context, options_.monitor,
                 [this](std::uint64_t incarnation, const wire::BrokerCountersT& counters) {
                   heard_broker_ = reactor_.now();

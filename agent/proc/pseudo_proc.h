@@ -55,7 +55,7 @@ class PseudoProc {
     std::string last_words = {};
   };
 
-  /// Why there is no room for another one beside `others` descriptors: without any left libzmq and
+  /// Why there is no room for another one beside `others` descriptors: without any left
   /// reactors abort.
   static std::optional<std::string> find_shortage(std::size_t others);
 

@@ -28,7 +28,7 @@ bool CastAssembly::add(Message message, Time now) {
   return true;
 }
 
-void CastAssembly::add_body(std::uint64_t number, zmq::message_t body, Time now) {
+void CastAssembly::add_body(std::uint64_t number, MessagePart body, Time now) {
   if (done_.contains(number)) return;
   const auto awaited = awaited_.find(number);
   if (const auto other = bodies_.find(number); other != bodies_.end()) drop_body(other);
@@ -66,7 +66,7 @@ void CastAssembly::take_ready(std::deque<Message>& queue, std::vector<Message>& 
     }
     const auto body = bodies_.find(queue.front().number);
     if (body == bodies_.end()) return;
-    zmq::message_t bytes = std::move(body->second.bytes);
+    MessagePart bytes = std::move(body->second.bytes);
     early_bytes_ -= bytes.size();
     bodies_.erase(body);
     // This is not what the sender sent: the right body is still to come.

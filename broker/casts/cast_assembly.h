@@ -10,10 +10,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include <zmq.hpp>
-
 #include "broker/access/recent_set.h"
 #include "common/base/bytes.h"
+#include "common/base/message_part.h"
 #include "wire/forward.h"
 #include "wire/frame_generated.h"
 
@@ -38,7 +37,7 @@ class CastAssembly {
   struct Message {
     wire::Envelope envelope;
     /// A cast has none, until its body is here.
-    zmq::message_t body;
+    MessagePart body;
     /// The number of a cast; 0 = a message behind one.
     std::uint64_t number = 0;
     std::string digest = {};
@@ -56,7 +55,7 @@ class CastAssembly {
   /// Adds a cast without its body, or a message that is_held. False when there is no room.
   bool add(Message message, Time now);
   /// Adds the body of the cast of that number.
-  void add_body(std::uint64_t number, zmq::message_t body, Time now);
+  void add_body(std::uint64_t number, MessagePart body, Time now);
   /// Takes out what is complete, in order. To be called after each add() and add_body().
   std::vector<Message> take_ready();
   /// Takes out what has waited too long, and what waited behind that alone.
@@ -72,7 +71,7 @@ class CastAssembly {
   /// Host, proc and incarnation.
   using Sender = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>;
   struct Body {
-    zmq::message_t bytes;
+    MessagePart bytes;
     Time due;
   };
   static Sender sender_of(const wire::Envelope& envelope) noexcept {

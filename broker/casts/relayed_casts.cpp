@@ -21,7 +21,7 @@ bool RelayedCasts::is_reached(std::uint64_t host, Time now) const {
   return found == direct_until_.end() || found->second <= now;
 }
 
-void RelayedCasts::add(std::uint64_t number, zmq::message_t body, std::vector<std::uint64_t> hosts,
+void RelayedCasts::add(std::uint64_t number, MessagePart body, std::vector<std::uint64_t> hosts,
                        Time now) {
   bytes_ += body.size();
   casts_.push_back({number, std::move(body), std::move(hosts), now, now});

@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include <zmq.hpp>
+#include "common/base/message_part.h"
 
 namespace meshbus {
 
@@ -40,7 +40,7 @@ class RelayedCasts {
     std::chrono::milliseconds limit;
   };
   /// Sends the body to that host. False when that must be tried again.
-  using Send = std::function<bool(std::uint64_t host, std::uint64_t number, zmq::message_t& body)>;
+  using Send = std::function<bool(std::uint64_t host, std::uint64_t number, MessagePart& body)>;
 
   explicit RelayedCasts(Limits limits) : limits_(limits) {}
 
@@ -49,7 +49,7 @@ class RelayedCasts {
   }
   /// Whether the tree reached that host lately, as far as is known.
   bool is_reached(std::uint64_t host, Time now) const;
-  void add(std::uint64_t number, zmq::message_t body, std::vector<std::uint64_t> hosts, Time now);
+  void add(std::uint64_t number, MessagePart body, std::vector<std::uint64_t> hosts, Time now);
   /// Whether the body is on its way to that host.
   bool is_under_way(std::uint64_t number, std::uint64_t host) const;
   /// The host has confirmed the body.
@@ -62,7 +62,7 @@ class RelayedCasts {
  private:
   struct Cast {
     std::uint64_t number;
-    zmq::message_t body;
+    MessagePart body;
     /// Hosts that have not confirmed the body.
     std::vector<std::uint64_t> hosts;
     Time began;

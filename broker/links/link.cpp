@@ -18,10 +18,9 @@ constexpr std::size_t kPastIncarnations = 64;
 
 }  // namespace
 
-Link::Link(Reactor& reactor, zmq::context_t& context, Resolver& resolver, Counters& counters,
-           HostAddr host, Options options, Events events, LinkStream::Memory memory)
+Link::Link(Reactor& reactor, Resolver& resolver, Counters& counters, HostAddr host, Options options,
+           Events events, LinkStream::Memory memory)
     : reactor_(reactor),
-      context_(context),
       resolver_(resolver),
       counters_(counters),
       host_(std::move(host)),
@@ -37,7 +36,7 @@ Link::~Link() {
     reactor_.cancel(timer);
 }
 
-bool Link::push(const wire::Envelope& envelope, Bytes body, zmq::message_t* detached) {
+bool Link::push(const wire::Envelope& envelope, Bytes body, MessagePart* detached) {
   if (way_ == Way::none) choose();
   if (held() == 0) progress_ = reactor_.now();
   bool is_queued = outbox_.push(envelope, body, detached);

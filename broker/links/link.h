@@ -9,13 +9,12 @@
 #include <string>
 #include <vector>
 
-#include <zmq.hpp>
-
 #include "broker/links/link_fault.h"
 #include "broker/links/link_stream.h"
 #include "broker/observe/counters.h"
 #include "broker/peers/peer.h"
 #include "broker/transport/listener.h"
+#include "common/base/message_part.h"
 #include "common/bus/session.h"
 #include "common/loop/reactor.h"
 #include "common/wire/outbox.h"
@@ -83,8 +82,8 @@ class Link {
     std::function<void(Peer&)> on_superseded;
   };
 
-  Link(Reactor& reactor, zmq::context_t& context, Resolver& resolver, Counters& counters,
-       HostAddr host, Options options, Events events, LinkStream::Memory memory);
+  Link(Reactor& reactor, Resolver& resolver, Counters& counters, HostAddr host, Options options,
+       Events events, LinkStream::Memory memory);
   ~Link();
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
@@ -112,7 +111,7 @@ class Link {
 
   /// Queues a message; it leaves at the end of the turn, or once connected. False when the queue is
   /// full; `detached` is not moved from then.
-  bool push(const wire::Envelope& envelope, Bytes body, zmq::message_t* detached);
+  bool push(const wire::Envelope& envelope, Bytes body, MessagePart* detached);
   /// Sends what there is to send, as far as it goes.
   void flush();
   /// Whether that incarnation of the other broker may open a session to us. Errors:
@@ -187,7 +186,6 @@ class Link {
   void watch_progress();
 
   Reactor& reactor_;
-  zmq::context_t& context_;
   Resolver& resolver_;
   Counters& counters_;
   HostAddr host_;

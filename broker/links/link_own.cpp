@@ -99,7 +99,7 @@ void Link::open_session(const std::string& endpoint) {
     return on_frame(frame, session_incarnation_);
   };
   events.link_ack = [this] { return stream_.taken(); };
-  session_ = std::make_unique<Session>(reactor_, context_, std::move(options), std::move(events));
+  session_ = std::make_unique<Session>(reactor_, std::move(options), std::move(events));
 }
 
 void Link::check_keys() {

@@ -9,10 +9,9 @@
 
 namespace meshbus {
 
-LinkTable::LinkTable(Reactor& reactor, zmq::context_t& context, Counters& counters,
-                     Monitor* monitor, Options options, Events events)
+LinkTable::LinkTable(Reactor& reactor, Counters& counters, Monitor* monitor, Options options,
+                     Events events)
     : reactor_(reactor),
-      context_(context),
       counters_(counters),
       monitor_(monitor),
       options_(std::move(options)),
@@ -73,7 +72,7 @@ Result<Link*> LinkTable::introduce(const HostAddr& host, bool is_dialled, const 
   if (auto room = make_room(by); !room) return fail(room.error());
   const auto* memory = memories_.find(key);
   auto link =
-      std::make_unique<Link>(reactor_, context_, resolver_, counters_, host,
+      std::make_unique<Link>(reactor_, resolver_, counters_, host,
                              Link::Options{.own_host = options_.host,
                                            .incarnation = options_.incarnation,
                                            .limits = options_.queue,

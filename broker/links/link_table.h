@@ -10,8 +10,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include <zmq.hpp>
-
 #include "broker/access/recent_set.h"
 #include "broker/links/idle_order.h"
 #include "broker/links/link.h"
@@ -74,8 +72,7 @@ class LinkTable {
   };
 
   /// `monitor` may be null.
-  LinkTable(Reactor& reactor, zmq::context_t& context, Counters& counters, Monitor* monitor,
-            Options options, Events events);
+  LinkTable(Reactor& reactor, Counters& counters, Monitor* monitor, Options options, Events events);
 
   /// The link to that host, made if need be. Without `is_dialled` it takes connections of that
   /// host's broker, and makes none itself, unless another introduction allows that. Errors:
@@ -131,7 +128,6 @@ class LinkTable {
   void set_idle(std::uint64_t key, bool is_idle);
 
   Reactor& reactor_;
-  zmq::context_t& context_;
   Counters& counters_;
   Monitor* monitor_;
   Options options_;

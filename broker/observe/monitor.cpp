@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/base/clock_ns.h"
+#include "common/loop/zmq_watch.h"
 #include "common/wire/control.h"
 #include "wire/monitor_generated.h"
 
@@ -58,7 +59,7 @@ Monitor::Monitor(Reactor& reactor, zmq::context_t& context, Speaker speaker, Sou
   socket_.set(zmq::sockopt::sndhwm, kMostUnsent);
   // Topics are short, and so are subscriptions.
   socket_.set(zmq::sockopt::maxmsgsize, std::int64_t{64});
-  reactor_.watch_quiet_socket(socket_.handle(), [this] { return on_subscription(); });
+  watch_zmq(reactor_, socket_.handle(), [this] { return on_subscription(); }, ZmqWatch::quiet);
 }
 
 Monitor::~Monitor() {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/base/log.h"
+#include "common/loop/zmq_watch.h"
 #include "common/wire/control.h"
 #include "wire/monitor_generated.h"
 
@@ -52,7 +53,7 @@ Tap::Tap(Reactor& reactor, zmq::context_t& context, Monitor::Speaker speaker, Na
   socket_.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(kSubscriptionLimit));
   // A second subscriber to the same topic is answered at once, too.
   socket_.set(zmq::sockopt::xpub_verbose, 1);
-  reactor_.watch_quiet_socket(socket_.handle(), [this] { return on_subscription(); });
+  watch_zmq(reactor_, socket_.handle(), [this] { return on_subscription(); }, ZmqWatch::quiet);
 }
 
 Tap::~Tap() {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "broker/peers/credit_ledger.h"
+#include "common/base/message_part.h"
 #include "common/wire/outbox.h"
 #include "wire/forward.h"
 #include "wire/frame_generated.h"
@@ -18,7 +19,7 @@ class PeerOutbox {
 
   /// Queues one message. False when its lane is full; nothing is queued or taken then. Data is
   /// charged to its sender until pop().
-  bool push(const wire::Envelope& envelope, Bytes body, zmq::message_t* detached, Charge& charge) {
+  bool push(const wire::Envelope& envelope, Bytes body, MessagePart* detached, Charge& charge) {
     if (!outbox_.push(envelope, body, detached)) return false;
     if (envelope.lane() == wire::Lane::data) ledger_.add(charge, sizeof envelope + body.size());
     return true;

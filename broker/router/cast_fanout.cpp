@@ -93,12 +93,12 @@ struct CastFanout::Spread {
   const CastBody& cast;
   const wire::RegionT& view;
   Bytes body;
-  zmq::message_t* detached;
+  MessagePart* detached;
   /// Runs of ranks on other hosts, by the keys of these.
   std::unordered_map<std::uint64_t, std::vector<wire::CastRun>> runs_by_host = {};
 };
 
-void CastFanout::spread(const wire::Envelope& envelope, Bytes body, zmq::message_t* detached,
+void CastFanout::spread(const wire::Envelope& envelope, Bytes body, MessagePart* detached,
                         Charge& charge) {
   const auto cast = CastBody::open(body);
   if (!cast) return router_.give_back(envelope, cast.error());
@@ -130,7 +130,7 @@ void CastFanout::send_here(const Spread& spread, Charge& charge) {
   const bool is_charged = charge.is_due();
   const CastCredits::Account account = is_charged ? credits.open(charge) : 0;
   ProcKeys keys(router_.own().address().to_string(), spread.cast.head().mesh()->string_view());
-  zmq::message_t part;
+  MessagePart part;
   for (const auto* run : *spread.cast.head().runs()) {
     if (run->host() != router_.own().key()) continue;
     std::uint64_t rank = run->first();
@@ -141,7 +141,7 @@ void CastFanout::send_here(const Spread& spread, Charge& charge) {
       wire::Envelope plain = copy;
       plain.mutate_flags(copy.flags() & ~kFlagCast);
       router_.tap(plain, spread.cast.rest());
-      if (is_detached) part.copy(*spread.detached);
+      if (is_detached) part.share(*spread.detached);
       const Peer* peer = router_.routes().find(copy.destination_proc());
       Charge copy_charge;
       if (is_charged && (peer == nullptr || !queues_.is_stalled(*peer)))
@@ -205,8 +205,8 @@ void CastFanout::send_to_host(const Spread& spread, std::uint64_t host) {
   Charge none;
   if (spread.detached != nullptr) {
     // As it is: a large body is not copied for the sake of a shorter list.
-    zmq::message_t part;
-    part.copy(*spread.detached);
+    MessagePart part;
+    part.share(*spread.detached);
     router_.deliver(copy, spread.body, &part, none);
   } else {
     router_.deliver(copy,

@@ -4,13 +4,12 @@
 #include <string>
 #include <vector>
 
-#include <zmq.hpp>
-
 #include "broker/links/link_table.h"
 #include "broker/observe/counters.h"
 #include "broker/router/cast_relay.h"
 #include "broker/router/peer_queues.h"
 #include "broker/router/router.h"
+#include "common/base/message_part.h"
 #include "wire/forward.h"
 
 namespace meshbus {
@@ -27,7 +26,7 @@ class CastFanout {
 
   /// Makes a copy for each rank that lives here and, of a cast of a peer, one for each other host.
   /// `body` may be moved from when it is `detached`.
-  void spread(const wire::Envelope& envelope, Bytes body, zmq::message_t* detached, Charge& charge);
+  void spread(const wire::Envelope& envelope, Bytes body, MessagePart* detached, Charge& charge);
 
  private:
   /// One cast that is being spread.

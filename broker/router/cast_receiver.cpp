@@ -14,8 +14,8 @@ constexpr std::chrono::milliseconds kAssemblyLook{250};
 constexpr std::size_t kAssemblyBytes = 64 * 1024 * 1024;
 constexpr std::size_t kAssemblyCount = 65536;
 
-zmq::message_t part_of(Bytes body, zmq::message_t* detached) {
-  return detached != nullptr ? std::move(*detached) : zmq::message_t(body.data(), body.size());
+MessagePart part_of(Bytes body, MessagePart* detached) {
+  return detached != nullptr ? std::move(*detached) : MessagePart(body.data(), body.size());
 }
 
 }  // namespace
@@ -39,7 +39,7 @@ bool CastReceiver::must_wait(const wire::Envelope& envelope) const {
   return (envelope.flags() & kFlagDetachedCast) != 0 || assembly_.is_held(envelope);
 }
 
-bool CastReceiver::hold(const wire::Envelope& envelope, Bytes body, zmq::message_t* detached) {
+bool CastReceiver::hold(const wire::Envelope& envelope, Bytes body, MessagePart* detached) {
   const bool is_cast = (envelope.flags() & kFlagDetachedCast) != 0;
   CastAssembly::Message message;
   message.envelope = envelope;
@@ -69,7 +69,7 @@ bool CastReceiver::hold(const wire::Envelope& envelope, Bytes body, zmq::message
   return true;
 }
 
-bool CastReceiver::receive(const wire::Envelope& envelope, Bytes body, zmq::message_t* detached,
+bool CastReceiver::receive(const wire::Envelope& envelope, Bytes body, MessagePart* detached,
                            Charge& charge) {
   if (!router_.is_own(envelope)) return false;
   if ((envelope.flags() & kFlagRelay) != 0) {
@@ -82,7 +82,7 @@ bool CastReceiver::receive(const wire::Envelope& envelope, Bytes body, zmq::mess
   return true;
 }
 
-void CastReceiver::on_relay(const wire::Envelope& envelope, Bytes body, zmq::message_t* detached) {
+void CastReceiver::on_relay(const wire::Envelope& envelope, Bytes body, MessagePart* detached) {
   if (envelope.source_proc() != 0 || envelope.source_host() == router_.own().key() ||
       envelope.kind() != wire::Kind::message)
     return router_.give_back(envelope,
@@ -96,7 +96,7 @@ void CastReceiver::on_relay(const wire::Envelope& envelope, Bytes body, zmq::mes
     case wire::RelayPort::body: break;
     default: return;
   }
-  zmq::message_t bytes = part_of(body, detached);
+  MessagePart bytes = part_of(body, detached);
   relay_.pass_on(number, from, bytes);
   assembly_.add_body(number, std::move(bytes), reactor_.now());
   deliver(assembly_.take_ready());
@@ -119,7 +119,7 @@ void CastReceiver::deliver(std::vector<CastAssembly::Message> messages) {
       relay_.confirm(message.number, envelope.source_host());
     }
     const Bytes body = bytes_of(message.body.data(), message.body.size());
-    zmq::message_t* detached = body.size() > kInlineLimit ? &message.body : nullptr;
+    MessagePart* detached = body.size() > kInlineLimit ? &message.body : nullptr;
     Charge none;
     if (!receive(envelope, body, detached, none)) router_.deliver(envelope, body, detached, none);
   }

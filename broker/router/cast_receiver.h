@@ -4,13 +4,12 @@
 #include <cstddef>
 #include <vector>
 
-#include <zmq.hpp>
-
 #include "broker/casts/cast_assembly.h"
 #include "broker/observe/counters.h"
 #include "broker/router/cast_fanout.h"
 #include "broker/router/cast_relay.h"
 #include "broker/router/router.h"
+#include "common/base/message_part.h"
 #include "common/bus/cast.h"
 #include "common/loop/reactor.h"
 #include "wire/forward.h"
@@ -30,7 +29,7 @@ class CastReceiver {
   CastReceiver& operator=(const CastReceiver&) = delete;
 
   /// Whether it took that message, which was admitted; else the message goes on as any other.
-  bool take(const wire::Envelope& envelope, Bytes body, zmq::message_t* detached, Charge& charge) {
+  bool take(const wire::Envelope& envelope, Bytes body, MessagePart* detached, Charge& charge) {
     constexpr std::uint32_t flags = kFlagCast | kFlagRelay | kFlagDetachedCast;
     if ((envelope.flags() & flags) == 0 && assembly_.empty()) [[likely]]
       return false;
@@ -43,11 +42,10 @@ class CastReceiver {
  private:
   bool must_wait(const wire::Envelope& envelope) const;
   /// Always true.
-  bool hold(const wire::Envelope& envelope, Bytes body, zmq::message_t* detached);
-  bool receive(const wire::Envelope& envelope, Bytes body, zmq::message_t* detached,
-               Charge& charge);
+  bool hold(const wire::Envelope& envelope, Bytes body, MessagePart* detached);
+  bool receive(const wire::Envelope& envelope, Bytes body, MessagePart* detached, Charge& charge);
   /// From another host's broker.
-  void on_relay(const wire::Envelope& envelope, Bytes body, zmq::message_t* detached);
+  void on_relay(const wire::Envelope& envelope, Bytes body, MessagePart* detached);
   void deliver(std::vector<CastAssembly::Message> messages);
   void arm_timer();
 

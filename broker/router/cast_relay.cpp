@@ -52,7 +52,7 @@ CastRelay::~CastRelay() {
   reactor_.cancel(timer_);
 }
 
-std::uint64_t CastRelay::send(const std::vector<std::uint64_t>& hosts, zmq::message_t& body) {
+std::uint64_t CastRelay::send(const std::vector<std::uint64_t>& hosts, MessagePart& body) {
   if (hosts.size() <= options_.width || !casts_.has_room(body.size())) return 0;
   std::vector<std::uint64_t> able;
   std::vector<HostAddr> addresses;
@@ -64,9 +64,9 @@ std::uint64_t CastRelay::send(const std::vector<std::uint64_t>& hosts, zmq::mess
   }
   if (able.size() <= options_.width || able.size() > kMostPassedOn) return 0;
   const std::uint64_t number = random_u64();
-  zmq::message_t kept, sent;
-  kept.copy(body);
-  sent.copy(body);
+  MessagePart kept, sent;
+  kept.share(body);
+  sent.share(body);
   casts_.add(number, std::move(kept), std::move(able), reactor_.now());
   spread(number, addresses, sent);
   arm_timer();
@@ -84,7 +84,7 @@ void CastRelay::expect(std::uint64_t number, std::uint64_t from, Bytes pass_on) 
   if (hosts) expected_.add(from, {number, std::move(*hosts)});
 }
 
-void CastRelay::pass_on(std::uint64_t number, std::uint64_t from, zmq::message_t& body) {
+void CastRelay::pass_on(std::uint64_t number, std::uint64_t from, MessagePart& body) {
   const Expected* found = expected_.find(from);
   if (found == nullptr) return;
   const Expected expected = *found;
@@ -93,7 +93,7 @@ void CastRelay::pass_on(std::uint64_t number, std::uint64_t from, zmq::message_t
 }
 
 void CastRelay::spread(std::uint64_t number, const std::vector<HostAddr>& hosts,
-                       zmq::message_t& body) {
+                       MessagePart& body) {
   for (const CastBranch& branch : cast_branches(hosts.size(), options_.width)) {
     // A host that we do not reach gets the body from the sender's broker.
     const auto link = links_.introduce(hosts[branch.first]);
@@ -108,9 +108,9 @@ void CastRelay::spread(std::uint64_t number, const std::vector<HostAddr>& hosts,
   }
 }
 
-bool CastRelay::send_body(Link& link, std::uint64_t number, zmq::message_t& body) {
-  zmq::message_t part;
-  part.copy(body);
+bool CastRelay::send_body(Link& link, std::uint64_t number, MessagePart& body) {
+  MessagePart part;
+  part.share(body);
   return tell(link, wire::RelayPort::body, number, bytes_of(body.data(), body.size()), &part);
 }
 
@@ -119,7 +119,7 @@ void CastRelay::confirm(std::uint64_t number, std::uint64_t host) {
 }
 
 bool CastRelay::tell(Link& link, wire::RelayPort what, std::uint64_t number, Bytes body,
-                     zmq::message_t* detached) {
+                     MessagePart* detached) {
   ++counters_.originated;
   wire::Envelope envelope = router_.own_envelope();
   envelope.mutate_destination_host(link.key());
@@ -138,7 +138,7 @@ void CastRelay::arm_timer() {
   timer_ = reactor_.after(kRelayLook, [this] {
     timer_ = 0;
     casts_.look(reactor_.now(),
-                [this](std::uint64_t host, std::uint64_t number, zmq::message_t& body) {
+                [this](std::uint64_t host, std::uint64_t number, MessagePart& body) {
                   Link* link = links_.find(host);
                   return link == nullptr || send_body(*link, number, body);
                 });

@@ -6,13 +6,12 @@
 #include <string>
 #include <vector>
 
-#include <zmq.hpp>
-
 #include "broker/access/recent_set.h"
 #include "broker/casts/relayed_casts.h"
 #include "broker/links/link_table.h"
 #include "broker/observe/counters.h"
 #include "broker/router/router.h"
+#include "common/base/message_part.h"
 #include "common/loop/reactor.h"
 #include "meshbus/address.h"
 #include "wire/forward.h"
@@ -37,7 +36,7 @@ class CastRelay {
 
   /// Sends a body on its way by a tree of those hosts that take part. The number of the cast; 0 =
   /// the body is to be sent to each host.
-  std::uint64_t send(const std::vector<std::uint64_t>& hosts, zmq::message_t& body);
+  std::uint64_t send(const std::vector<std::uint64_t>& hosts, MessagePart& body);
   /// Whether the body of that cast is on its way to that host.
   bool is_under_way(std::uint64_t number, std::uint64_t host) const {
     return casts_.is_under_way(number, host);
@@ -47,7 +46,7 @@ class CastRelay {
   /// The broker of that host names the hosts that the next body of that number is for, too.
   void expect(std::uint64_t number, std::uint64_t from, Bytes pass_on);
   /// A body has come from that host: passes it on as expect() says.
-  void pass_on(std::uint64_t number, std::uint64_t from, zmq::message_t& body);
+  void pass_on(std::uint64_t number, std::uint64_t from, MessagePart& body);
   /// Tells that host's broker that the body of a cast of its own is here.
   void confirm(std::uint64_t number, std::uint64_t host);
 
@@ -58,11 +57,11 @@ class CastRelay {
     std::vector<HostAddr> hosts = {};
   };
   /// Sends a body to these hosts, by at most `width` of them.
-  void spread(std::uint64_t number, const std::vector<HostAddr>& hosts, zmq::message_t& body);
+  void spread(std::uint64_t number, const std::vector<HostAddr>& hosts, MessagePart& body);
   /// False when there is no room.
   bool tell(Link& link, wire::RelayPort what, std::uint64_t number, Bytes body,
-            zmq::message_t* detached);
-  bool send_body(Link& link, std::uint64_t number, zmq::message_t& body);
+            MessagePart* detached);
+  bool send_body(Link& link, std::uint64_t number, MessagePart& body);
   void arm_timer();
 
   Reactor& reactor_;

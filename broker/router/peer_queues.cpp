@@ -25,8 +25,8 @@ PeerQueues::~PeerQueues() {
   reactor_.cancel(stall_timer_);
 }
 
-bool PeerQueues::push(Peer& peer, const wire::Envelope& envelope, Bytes body,
-                      zmq::message_t* detached, Charge& charge) {
+bool PeerQueues::push(Peer& peer, const wire::Envelope& envelope, Bytes body, MessagePart* detached,
+                      Charge& charge) {
   bool is_queued = peer.outbox.push(envelope, body, detached, charge);
   if (!is_queued && !peer.sending.is_blocked) {
     // One turn may bring more than a queue holds for a peer that reads well.

@@ -12,6 +12,7 @@
 #include "broker/peers/credit_ledger.h"
 #include "broker/peers/peer.h"
 #include "broker/transport/listener.h"
+#include "common/base/message_part.h"
 #include "common/loop/reactor.h"
 #include "wire/forward.h"
 #include "wire/frame_generated.h"
@@ -34,7 +35,7 @@ class PeerQueues {
   /// Queues a message for that peer; it leaves at the end of the turn. False when the queue is
   /// full: the charge is taken nevertheless, and released a stall limit later, so that no sender
   /// gets faster by filling queues.
-  bool push(Peer& peer, const wire::Envelope& envelope, Bytes body, zmq::message_t* detached,
+  bool push(Peer& peer, const wire::Envelope& envelope, Bytes body, MessagePart* detached,
             Charge& charge);
   /// Sends a frame of a link at once, by the connection that the other broker opened.
   Listener::Sent send(Peer& peer, Frame& frame);

@@ -64,7 +64,7 @@ bool Router::admit(wire::Envelope& envelope) {
   return true;
 }
 
-void Router::deliver(const wire::Envelope& envelope, Bytes body, zmq::message_t* detached,
+void Router::deliver(const wire::Envelope& envelope, Bytes body, MessagePart* detached,
                      Charge& charge) {
   tap(envelope, body);
   if (own_.is_here(envelope.destination_host())) {
@@ -74,7 +74,7 @@ void Router::deliver(const wire::Envelope& envelope, Bytes body, zmq::message_t*
   }
 }
 
-void Router::deliver_by_link(const wire::Envelope& envelope, Bytes body, zmq::message_t* detached,
+void Router::deliver_by_link(const wire::Envelope& envelope, Bytes body, MessagePart* detached,
                              const Charge& charge) {
   const std::uint64_t host = envelope.destination_host();
   if (envelope.source_host() != own_.key())
@@ -105,7 +105,7 @@ Error Router::queue_is_full(const Link& link) {
           "the queue to " + link.host().to_string() + " is full (queue.bytes, queue.count)"};
 }
 
-void Router::deliver_here(const wire::Envelope& envelope, Bytes body, zmq::message_t* detached,
+void Router::deliver_here(const wire::Envelope& envelope, Bytes body, MessagePart* detached,
                           Charge& charge) {
   if (envelope.destination_proc() == 0) {
     if (envelope.kind() == wire::Kind::control) {
@@ -130,8 +130,7 @@ void Router::deliver_here(const wire::Envelope& envelope, Bytes body, zmq::messa
                         " is full (queue.bytes, queue.count): it reads too slowly, or not at all"));
 }
 
-void Router::wait_or_give_back(const wire::Envelope& envelope, Bytes body,
-                               zmq::message_t* detached) {
+void Router::wait_or_give_back(const wire::Envelope& envelope, Bytes body, MessagePart* detached) {
   const std::uint64_t proc = envelope.destination_proc();
   // A host's agent comes back: its messages wait for the next one.
   const std::string* gone = routes_.find_gone(proc);
@@ -207,7 +206,7 @@ void Router::give_back(const wire::Envelope& envelope, const Error& error) {
 }
 
 void Router::release_waiting(std::uint64_t proc) {
-  waiting_.release(proc, [this](const wire::Envelope& envelope, Bytes body, zmq::message_t& part) {
+  waiting_.release(proc, [this](const wire::Envelope& envelope, Bytes body, MessagePart& part) {
     Charge none;
     deliver_here(envelope, body, body.size() > kInlineLimit ? &part : nullptr, none);
   });
@@ -219,7 +218,7 @@ void Router::arm_expiry() {
   if (!due) return;
   expiry_timer_ = reactor_.at(*due, [this] {
     expiry_timer_ = 0;
-    waiting_.expire(reactor_.now(), [this](const wire::Envelope& envelope, Bytes, zmq::message_t&) {
+    waiting_.expire(reactor_.now(), [this](const wire::Envelope& envelope, Bytes, MessagePart&) {
       give_back(envelope,
                 Error(ErrorCode::no_such_proc,
                       undeliverable_detail(envelope.destination_proc(), own_) + " within " +

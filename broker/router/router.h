@@ -3,8 +3,6 @@
 #include <cstdint>
 #include <string>
 
-#include <zmq.hpp>
-
 #include "broker/links/link_table.h"
 #include "broker/observe/counters.h"
 #include "broker/observe/monitor.h"
@@ -14,6 +12,7 @@
 #include "broker/router/peer_queues.h"
 #include "broker/router/route_table.h"
 #include "broker/router/waiting_room.h"
+#include "common/base/message_part.h"
 #include "common/loop/reactor.h"
 #include "meshbus/address.h"
 #include "meshbus/result.h"
@@ -48,10 +47,9 @@ class Router {
     return envelope.destination_proc() == 0 && own_.is_here(envelope.destination_host());
   }
   /// Delivers a message whose source and role are written already. Not for casts to this host.
-  void deliver(const wire::Envelope& envelope, Bytes body, zmq::message_t* detached,
-               Charge& charge);
+  void deliver(const wire::Envelope& envelope, Bytes body, MessagePart* detached, Charge& charge);
   /// The same for a proc of this host, without the tap.
-  void deliver_here(const wire::Envelope& envelope, Bytes body, zmq::message_t* detached,
+  void deliver_here(const wire::Envelope& envelope, Bytes body, MessagePart* detached,
                     Charge& charge);
   /// Sends a control message of the broker itself to a proc, here or elsewhere. It is not returned
   /// when it cannot be delivered.
@@ -91,10 +89,10 @@ class Router {
   std::size_t held() const noexcept { return waiting_.count(); }
 
  private:
-  void deliver_by_link(const wire::Envelope& envelope, Bytes body, zmq::message_t* detached,
+  void deliver_by_link(const wire::Envelope& envelope, Bytes body, MessagePart* detached,
                        const Charge& charge);
   /// Keeps a message for a proc that has not registered yet, or gives it back.
-  void wait_or_give_back(const wire::Envelope& envelope, Bytes body, zmq::message_t* detached);
+  void wait_or_give_back(const wire::Envelope& envelope, Bytes body, MessagePart* detached);
   void arm_expiry();
 
   Reactor& reactor_;

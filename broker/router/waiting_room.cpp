@@ -4,8 +4,7 @@
 
 namespace meshbus {
 
-bool WaitingRoom::add(const wire::Envelope& envelope, Bytes body, zmq::message_t* detached,
-                      Time now) {
+bool WaitingRoom::add(const wire::Envelope& envelope, Bytes body, MessagePart* detached, Time now) {
   const std::size_t size = sizeof envelope + body.size();
   // dues_ may hold entries of messages that are gone: it counts, so that it is bounded too.
   if (limits_.wait.count() == 0 || dues_.size() + 1 > limits_.count ||
@@ -13,8 +12,8 @@ bool WaitingRoom::add(const wire::Envelope& envelope, Bytes body, zmq::message_t
     return false;
   const Time due = now + limits_.wait;
   procs_[envelope.destination_proc()].push_back(Waiting{
-      envelope,
-      detached != nullptr ? std::move(*detached) : zmq::message_t(body.data(), body.size()), due});
+      envelope, detached != nullptr ? std::move(*detached) : MessagePart(body.data(), body.size()),
+      due});
   dues_.push_back({due, envelope.destination_proc()});
   bytes_ += size;
   ++count_;

@@ -8,9 +8,8 @@
 #include <optional>
 #include <unordered_map>
 
-#include <zmq.hpp>
-
 #include "common/base/bytes.h"
+#include "common/base/message_part.h"
 #include "wire/forward.h"
 #include "wire/frame_generated.h"
 
@@ -21,7 +20,7 @@ namespace meshbus {
 class WaitingRoom {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  using Taker = std::function<void(const wire::Envelope&, Bytes, zmq::message_t& body)>;
+  using Taker = std::function<void(const wire::Envelope&, Bytes, MessagePart& body)>;
   struct Limits {
     /// How long each message waits.
     std::chrono::milliseconds wait;
@@ -33,7 +32,7 @@ class WaitingRoom {
 
   /// Keeps a message for its destination_proc. False when there is no room, or no wait is wanted;
   /// `detached` is moved from only when kept.
-  bool add(const wire::Envelope& envelope, Bytes body, zmq::message_t* detached, Time now);
+  bool add(const wire::Envelope& envelope, Bytes body, MessagePart* detached, Time now);
   /// Takes out what waits for that proc, in order.
   void release(std::uint64_t proc, const Taker& take);
   /// Takes out what has waited long enough.
@@ -47,7 +46,7 @@ class WaitingRoom {
  private:
   struct Waiting {
     wire::Envelope envelope;
-    zmq::message_t body;
+    MessagePart body;
     Time due;
   };
   void take_out(Waiting waiting, const Taker& take);

@@ -164,7 +164,7 @@ Result<void> Listener::bind_tcp(const HostAddr& address, KeptListeners& kept) {
 
 StreamRouter::Events Listener::router_events() {
   StreamRouter::Events events;
-  events.on_message = [this](ConnectionId from, std::vector<zmq::message_t>& parts) {
+  events.on_message = [this](ConnectionId from, std::vector<MessagePart>& parts) {
     events_.on_frame(from, parts);
   };
   events.on_accepted = [this](ConnectionId, int descriptor) {

@@ -9,13 +9,12 @@
 #include <string_view>
 #include <vector>
 
-#include <zmq.hpp>
-
 #include "broker/peers/peer.h"
 #include "broker/transport/kept_listeners.h"
 #include "broker/transport/stream_router.h"
 #include "broker/transport/unix_socket.h"
 #include "common/base/log.h"
+#include "common/base/message_part.h"
 #include "common/loop/reactor.h"
 #include "common/security/keys.h"
 #include "common/wire/frame.h"
@@ -31,7 +30,7 @@ class Listener {
  public:
   struct Events {
     /// A frame came. `parts` has at least one part and may be moved from.
-    std::function<void(ConnectionId, std::vector<zmq::message_t>& parts)> on_frame;
+    std::function<void(ConnectionId, std::vector<MessagePart>& parts)> on_frame;
     /// A connection ended, after all that it had sent; why, for people.
     std::function<void(ConnectionId, int descriptor, const std::string& why)> on_ended;
     /// A connection came that has this descriptor.

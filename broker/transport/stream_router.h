@@ -15,6 +15,7 @@
 #include "broker/transport/handshake_pool.h"
 #include "broker/transport/handshake_turns.h"
 #include "broker/transport/read_shares.h"
+#include "common/base/message_part.h"
 #include "common/base/unix_peer.h"
 #include "common/loop/reactor.h"
 #include "common/zmtp/curve_key.h"
@@ -33,7 +34,7 @@ class StreamRouter {
  public:
   struct Events {
     /// A message came: at least one part, which may be moved from.
-    std::function<void(ConnectionId, std::vector<zmq::message_t>& parts)> on_message;
+    std::function<void(ConnectionId, std::vector<MessagePart>& parts)> on_message;
     std::function<void(ConnectionId, int descriptor)> on_accepted;
     /// It has ended, after everything that it had sent; the descriptor is closed right after.
     std::function<void(ConnectionId, const ZmtpStream&)> on_ended;
@@ -159,7 +160,7 @@ class StreamRouter {
   Reactor::Time look_due_{};
   std::uint64_t crowded_out_ = 0;
   ZmtpStream::Buffer buffer_;
-  std::vector<zmq::message_t> parts_;
+  std::vector<MessagePart> parts_;
   std::uint64_t turn_end_ = 0;
   log::Limited limited_log_{10};
   ReadShares shares_;

@@ -7,8 +7,6 @@
 #include <iostream>
 #include <map>
 
-#include <zmq.hpp>
-
 #include "cli/keys/key_folders.h"
 #include "cli/support/exit_codes.h"
 #include "cli/support/text_error.h"
@@ -124,7 +122,6 @@ Result<KeyDirectory> choose_directory(const WardenOptions& options, std::string&
 Result<std::vector<KnownKeys>> ask_to_join(const Invitation& invitation, const HostAddr& own,
                                            const std::string& public_key) {
   Reactor reactor;
-  zmq::context_t context(1);
   Result<std::vector<KnownKeys>> outcome;
   bool is_over = false;
   std::string trouble;
@@ -167,7 +164,7 @@ Result<std::vector<KnownKeys>> ask_to_join(const Invitation& invitation, const H
   events.on_message = [&](const FrameReader::Message& message) {
     if (message.envelope.kind() == wire::Kind::message) end(parse_known_keys(message.body));
   };
-  Session asking(reactor, context, std::move(options), std::move(events));
+  Session asking(reactor, std::move(options), std::move(events));
   session = &asking;
   reactor.after(kJoinLimit, [&] {
     end(fail(ErrorCode::host_unreachable, "no answer from " + invitation.at.to_string() +

@@ -30,6 +30,7 @@
 #include "common/base/quantity.h"
 #include "common/base/unique_fd.h"
 #include "common/loop/reactor.h"
+#include "common/loop/zmq_watch.h"
 #include "common/wire/frame.h"
 #include "common/wire/tap_filter.h"
 
@@ -214,7 +215,7 @@ class LiveTap {
       if (::read(signals, &info, sizeof info) == static_cast<ssize_t>(sizeof info))
         end(128 + static_cast<int>(info.ssi_signo));
     });
-    reactor_.watch_socket(subscriber_.socket().handle(), [this] { return on_readable(); });
+    watch_zmq(reactor_, subscriber_.socket().handle(), [this] { return on_readable(); });
     look_later(kFirstWord);
     if (sink_.write_out()) reactor_.run();
     reactor_.forget(signals);

@@ -12,8 +12,6 @@
 #include <string>
 #include <vector>
 
-#include <zmq.hpp>
-
 #include "cli/support/exit_codes.h"
 #include "cli/support/rank_json.h"
 #include "cli/support/text_error.h"
@@ -135,7 +133,7 @@ class Replay {
     handlers.on<wire::Gone>(Role::broker, [this](const Request&, const wire::Gone& gone) {
       absent_.insert(gone.proc()->str());
     });
-    bus_.emplace(reactor_, context_, std::move(session), std::move(handlers), std::move(events));
+    bus_.emplace(reactor_, std::move(session), std::move(handlers), std::move(events));
     return wait_until(
         [this] { return bus_->is_up(); }, kConnectLimit,
         "no broker answers at " + into_.to_string() + "; is it the address of a host that is up?");
@@ -285,7 +283,6 @@ class Replay {
   bool has_echo_ = false;
   std::optional<Error> problem_;
   Reactor reactor_;
-  zmq::context_t context_{1};
   std::optional<Bus> bus_;
 };
 

@@ -11,8 +11,6 @@
 #include <set>
 #include <system_error>
 
-#include <zmq.hpp>
-
 #include "cli/support/choose_mesh.h"
 #include "cli/support/command.h"
 #include "cli/support/exit_codes.h"
@@ -115,15 +113,14 @@ std::string sentence_of(const WatchEvent& event) {
 
 class Watch {
  public:
-  Watch(zmq::context_t& context, Controller::Options options, Watched watched, bool is_json,
-        int signals)
+  Watch(Controller::Options options, Watched watched, bool is_json, int signals)
       : watched_(std::move(watched)),
         is_json_(is_json),
         signals_(signals),
         writer_(
             reactor_, STDOUT_FILENO, kOutputLimit,
             [this](std::uint64_t lines) { return lost_line(lines); }, [this] { end(kBrokenPipe); }),
-        controller_(reactor_, context, std::move(options), events()) {
+        controller_(reactor_, std::move(options), events()) {
     reactor_.watch(signals_, EPOLLIN, [this](std::uint32_t) {
       signalfd_siginfo info{};
       if (::read(signals_, &info, sizeof info) == static_cast<ssize_t>(sizeof info))
@@ -241,9 +238,7 @@ int watch(const WatchArguments& arguments, int signals) {
   options.actors = watched.actor;
   options.is_controller = false;
   options.lease = std::chrono::milliseconds(0);
-  zmq::context_t context(1);
-  return Watch(context, std::move(options), std::move(watched), arguments.hosts.json, signals)
-      .run();
+  return Watch(std::move(options), std::move(watched), arguments.hosts.json, signals).run();
 }
 
 int run(const WatchArguments& arguments) {

@@ -82,12 +82,12 @@ Controller::Options Controller::Options::from(const Config& config, std::vector<
   return options;
 }
 
-Controller::Controller(Reactor& reactor, zmq::context_t& context, Options options, Events events)
+Controller::Controller(Reactor& reactor, Options options, Events events)
     : reactor_(reactor),
       options_(std::move(options)),
       events_(std::move(events)),
       supervisor_(supervisor_options(options_), reactor_.now()),
-      gateway_(reactor, context,
+      gateway_(reactor,
                {.hosts = options_.hosts,
                 .is_controller = options_.is_controller,
                 .waits_for_name = !options_.pair.empty(),

@@ -8,8 +8,6 @@
 #include <string>
 #include <vector>
 
-#include <zmq.hpp>
-
 #include "client/controller/controller_counts.h"
 #include "client/controller/controller_gateway.h"
 #include "client/controller/handover_service.h"
@@ -74,7 +72,7 @@ class Controller {
     std::function<void(const PairNotice&)> on_pair = {};
   };
 
-  Controller(Reactor& reactor, zmq::context_t& context, Options options, Events events);
+  Controller(Reactor& reactor, Options options, Events events);
   ~Controller();
   Controller(const Controller&) = delete;
   Controller& operator=(const Controller&) = delete;

@@ -27,10 +27,8 @@ ProcId controller_at(const HostAddr& host) {
 
 }  // namespace
 
-ControllerFeed::ControllerFeed(Reactor& reactor, zmq::context_t& context, Options options,
-                               Events events)
+ControllerFeed::ControllerFeed(Reactor& reactor, Options options, Events events)
     : reactor_(reactor),
-      context_(context),
       options_(std::move(options)),
       events_(std::move(events)),
       name_(LauncherName::draw()),
@@ -99,8 +97,8 @@ void ControllerFeed::open() {
   down_since_ = reactor_.now();
   begins_ = true;
   is_asked_ = false;
-  bus_ = std::make_unique<Bus>(reactor_, context_, std::move(session), std::move(handlers),
-                               std::move(events));
+  bus_ =
+      std::make_unique<Bus>(reactor_, std::move(session), std::move(handlers), std::move(events));
 }
 
 void ControllerFeed::move_on() {

@@ -7,8 +7,6 @@
 #include <string>
 #include <vector>
 
-#include <zmq.hpp>
-
 #include "client/controller/watch_feed.h"
 #include "common/bus/bus.h"
 #include "common/loop/reactor.h"
@@ -40,7 +38,7 @@ class ControllerFeed {
     /// No luck: at `host`, which is not the last word.
     std::function<void(const HostAddr& host, const Error&)> on_trouble;
   };
-  ControllerFeed(Reactor& reactor, zmq::context_t& context, Options options, Events events);
+  ControllerFeed(Reactor& reactor, Options options, Events events);
   ~ControllerFeed();
   ControllerFeed(const ControllerFeed&) = delete;
   ControllerFeed& operator=(const ControllerFeed&) = delete;
@@ -58,7 +56,6 @@ class ControllerFeed {
   bool is_from_controller(const Request& request) const;
 
   Reactor& reactor_;
-  zmq::context_t& context_;
   Options options_;
   Events events_;
   LauncherName name_;

@@ -10,10 +10,8 @@
 
 namespace meshbus {
 
-ControllerGateway::ControllerGateway(Reactor& reactor, zmq::context_t& context, Options options,
-                                     Events events)
+ControllerGateway::ControllerGateway(Reactor& reactor, Options options, Events events)
     : reactor_(reactor),
-      context_(context),
       options_(std::move(options)),
       events_(std::move(events)),
       launcher_(LauncherName::draw()),
@@ -44,7 +42,7 @@ void ControllerGateway::open() {
   events.on_undeliverable = events_.on_undeliverable;
   down_since_ = reactor_.now();
   is_refused_ = false;
-  bus_ = std::make_unique<Bus>(reactor_, context_, std::move(options), events_.make_handlers(),
+  bus_ = std::make_unique<Bus>(reactor_, std::move(options), events_.make_handlers(),
                                std::move(events));
 }
 

@@ -8,8 +8,6 @@
 #include <string>
 #include <vector>
 
-#include <zmq.hpp>
-
 #include "common/bus/bus.h"
 #include "common/loop/reactor.h"
 #include "common/security/launcher_name.h"
@@ -41,7 +39,7 @@ class ControllerGateway {
     std::function<void(const wire::Envelope&, const Error&)> on_undeliverable;
   };
 
-  ControllerGateway(Reactor& reactor, zmq::context_t& context, Options options, Events events);
+  ControllerGateway(Reactor& reactor, Options options, Events events);
   ControllerGateway(const ControllerGateway&) = delete;
   ControllerGateway& operator=(const ControllerGateway&) = delete;
 
@@ -66,7 +64,6 @@ class ControllerGateway {
   void on_refused(const Error& error);
 
   Reactor& reactor_;
-  zmq::context_t& context_;
   Options options_;
   Events events_;
   std::size_t at_ = 0;

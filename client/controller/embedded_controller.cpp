@@ -74,9 +74,6 @@ class EmbeddedController::Impl {
   std::shared_ptr<ControllerPlace> place_ = std::make_shared<ControllerPlace>();
   std::mutex end_mutex_;
   bool has_ended_ = false;  // guarded by end_mutex_
-  /// Not that of the other connections: a name that cannot be found stalls the thread of the one
-  /// that looks for it.
-  std::unique_ptr<zmq::context_t> zmq_context_ = std::make_unique<zmq::context_t>(1);
   std::unique_ptr<Controller> controller_;
 };
 
@@ -108,16 +105,15 @@ EmbeddedController::Impl::Impl(std::shared_ptr<ContextCore> core, Controller::Op
       event.problem = error.to_string();
       tell(std::move(event));
     };
-    controller_ = std::make_unique<Controller>(core_->reactor(), *zmq_context_, std::move(options),
-                                               std::move(events));
+    controller_ =
+        std::make_unique<Controller>(core_->reactor(), std::move(options), std::move(events));
   });
 }
 
 EmbeddedController::Impl::~Impl() {
   if (!core_->check_process()) {
     // A forked child: these are not ours to touch.
-    [[maybe_unused]] const auto* const first = controller_.release();
-    [[maybe_unused]] const auto* const second = zmq_context_.release();
+    [[maybe_unused]] const auto* const parent = controller_.release();
     return;
   }
   gate_->shut();

@@ -103,9 +103,6 @@ class Subscription::Impl {
   std::size_t hosts_ = 0;
   std::shared_ptr<HandlerGate> gate_ = std::make_shared<HandlerGate>();
   std::shared_ptr<SubscriptionState> standing_ = std::make_shared<SubscriptionState>();
-  /// Not that of the other connections: a name that cannot be found stalls the thread of the one
-  /// that looks for it.
-  std::unique_ptr<zmq::context_t> zmq_context_ = std::make_unique<zmq::context_t>(1);
   std::unique_ptr<ControllerFeed> feed_;
 };
 
@@ -129,16 +126,15 @@ Subscription::Impl::Impl(std::shared_ptr<ContextCore> core, ControllerFeed::Opti
     events.on_trouble = [standing = standing_](const HostAddr& host, const Error& error) {
       standing->on_trouble(host, error);
     };
-    feed_ = std::make_unique<ControllerFeed>(core_->reactor(), *zmq_context_, std::move(options),
-                                             std::move(events));
+    feed_ =
+        std::make_unique<ControllerFeed>(core_->reactor(), std::move(options), std::move(events));
   });
 }
 
 Subscription::Impl::~Impl() {
   if (!core_->check_process()) {
     // A forked child: these are not ours to touch.
-    [[maybe_unused]] const auto* const first = feed_.release();
-    [[maybe_unused]] const auto* const second = zmq_context_.release();
+    [[maybe_unused]] const auto* const parent = feed_.release();
     return;
   }
   gate_->shut();

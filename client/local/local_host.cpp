@@ -78,7 +78,7 @@ class LocalHost::Roles {
       roles->end({.how = "it has lost its keeper", .is_in_order = false});
     };
     roles->agent_ = std::make_unique<host::HostAgent>(
-        roles->reactor_, roles->context_,
+        roles->reactor_,
         host::HostAgent::Options{.host = address,
                                  .broker = address,
                                  .containment = "none: threads of its launcher",
@@ -121,8 +121,8 @@ class LocalHost::Roles {
   }
 
   std::chrono::milliseconds grace_;
-  Reactor reactor_;
   zmq::context_t context_{1};
+  Reactor reactor_;
   std::unique_ptr<Broker> broker_;
   std::unique_ptr<ThreadKeeper> keeper_;
   std::unique_ptr<host::HostAgent> agent_;

@@ -24,7 +24,7 @@ constexpr std::size_t kLeast = 32 * kKiB;
 
 class Pool {
  public:
-  /// Never destroyed: libzmq's threads, which give blocks back, may outlive static objects.
+  /// Never destroyed: threads that give blocks back may outlive static objects.
   static Pool& one() {
     static Pool& pool = *new Pool;
     return pool;
@@ -101,13 +101,13 @@ SharedBody BlockPool::copy(std::string_view bytes) {
   return {{block.get(), bytes.size()}, block};
 }
 
-zmq::message_t BlockPool::part(std::size_t bytes) {
-  if (bytes <= kLeast) return zmq::message_t(bytes);
+MessagePart BlockPool::part(std::size_t bytes) {
+  if (bytes <= kLeast) return MessagePart(bytes);
   const std::size_t size = size_for(bytes);
   return part_of(take(size), bytes, size);
 }
 
-zmq::message_t BlockPool::part_of(char* block, std::size_t bytes, std::size_t size) {
+MessagePart BlockPool::part_of(char* block, std::size_t bytes, std::size_t size) {
   return {block, bytes, give_part_back, reinterpret_cast<void*>(static_cast<std::uintptr_t>(size))};
 }
 

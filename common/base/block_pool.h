@@ -3,8 +3,7 @@
 #include <cstddef>
 #include <string_view>
 
-#include <zmq.hpp>
-
+#include "common/base/message_part.h"
 #include "meshbus/shared_body.h"
 
 namespace meshbus {
@@ -26,12 +25,12 @@ class BlockPool {
 
   /// A message part of that size in such a block, its bytes not initialised; a small one in memory
   /// of its own.
-  static zmq::message_t part(std::size_t bytes);
+  static MessagePart part(std::size_t bytes);
   /// A copy of these bytes in such a block.
   static SharedBody copy(std::string_view bytes);
   /// The first `bytes` of a block as a message part. The block comes back when nobody has the part
   /// any more, on whatever thread.
-  static zmq::message_t part_of(char* block, std::size_t bytes, std::size_t size);
+  static MessagePart part_of(char* block, std::size_t bytes, std::size_t size);
 };
 
 }  // namespace meshbus

@@ -37,14 +37,14 @@ void PackBuffer::drop() noexcept {
   size_ = capacity_ = 0;
 }
 
-zmq::message_t PackBuffer::release() {
+MessagePart PackBuffer::release() {
   if (size_ <= kCopied) {
-    zmq::message_t part(data_, size_);
+    MessagePart part(data_, size_);
     size_ = 0;
     if (capacity_ > kKept) drop();
     return part;
   }
-  zmq::message_t part = BlockPool::part_of(data_, size_, capacity_);
+  MessagePart part = BlockPool::part_of(data_, size_, capacity_);
   data_ = nullptr;
   size_ = capacity_ = 0;
   return part;

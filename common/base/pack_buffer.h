@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <utility>
 
-#include <zmq.hpp>
+#include "common/base/message_part.h"
 
 namespace meshbus {
 
@@ -39,7 +39,7 @@ class PackBuffer {
   std::size_t size() const noexcept { return size_; }
   bool empty() const noexcept { return size_ == 0; }
   /// The bytes; this is empty afterwards.
-  zmq::message_t release();
+  MessagePart release();
 
  private:
   void grow(std::size_t needed);

@@ -19,23 +19,22 @@ using namespace std::chrono_literals;
 
 }  // namespace
 
-zmq::message_t Bus::share(const SharedBody& body) {
+MessagePart Bus::share(const SharedBody& body) {
   using Owner = std::shared_ptr<const void>;
   auto owner = std::make_unique<Owner>(body.owner());
-  // libzmq's messages know no const; nobody writes into the part.
-  zmq::message_t part(
+  // Parts know no const; nobody writes into this one.
+  MessagePart part(
       const_cast<char*>(body.bytes().data()), body.bytes().size(),
       [](void*, void* hint) { delete static_cast<Owner*>(hint); }, owner.get());
   owner.release();  // NOLINT(bugprone-unused-return-value): the part has it
   return part;
 }
 
-Bus::Bus(Reactor& reactor, zmq::context_t& context, Session::Options options, Dispatcher handlers,
-         Events events)
+Bus::Bus(Reactor& reactor, Session::Options options, Dispatcher handlers, Events events)
     : reactor_(reactor),
       handlers_(std::move(handlers)),
       events_(std::move(events)),
-      session_(reactor, context, options, session_events()),
+      session_(reactor, options, session_events()),
       requests_(reactor, postbox_),
       delivery_(reactor, postbox_, requests_, options.hello.incarnation, delivery_events()),
       casts_(
@@ -115,7 +114,7 @@ void Bus::flush() {
 }
 
 std::uint64_t Bus::post(const Destination& to, const wire::Envelope& envelope, Bytes body,
-                        zmq::message_t* detached) {
+                        MessagePart* detached) {
   introductions_.introduce(to);
   return postbox_.post(envelope, body, detached);
 }
@@ -221,12 +220,12 @@ Result<void> Bus::send(const Destination& to, std::uint32_t port, Bytes body, bo
 Result<void> Bus::send(const Destination& to, std::uint32_t port, const SharedBody& body,
                        bool no_return) {
   if (body.bytes().size() <= kInlineLimit) return send(to, port, body.bytes(), no_return);
-  zmq::message_t part = share(body);
+  MessagePart part = share(body);
   return send_body(to, port, body.bytes(), no_return, &part);
 }
 
 Result<void> Bus::send_body(const Destination& to, std::uint32_t port, Bytes body, bool no_return,
-                            zmq::message_t* detached) {
+                            MessagePart* detached) {
   if (const auto limit = std::min(postbox_.body_limit(), kBodyLimit); body.size() > limit)
     return fail(ErrorCode::too_large, "a message of " + std::to_string(body.size()) +
                                           " bytes; the limit is " + std::to_string(limit));

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "common/base/message_part.h"
 #include "common/bus/arrival.h"
 #include "common/bus/body_intake.h"
 #include "common/bus/body_sender.h"
@@ -87,8 +88,7 @@ class Bus {
   };
 
   /// `hello.peer`: a ProcId, or the name alone, which the broker completes with its host.
-  Bus(Reactor& reactor, zmq::context_t& context, Session::Options options, Dispatcher handlers,
-      Events events);
+  Bus(Reactor& reactor, Session::Options options, Dispatcher handlers, Events events);
   ~Bus();
   Bus(const Bus&) = delete;
   Bus& operator=(const Bus&) = delete;
@@ -161,7 +161,7 @@ class Bus {
   /// and Load::queued).
   /// `part`: what the body is, moved from; null: it is copied.
   Packed pack(std::uint64_t proc, std::uint64_t host, std::uint32_t port, Bytes body,
-              zmq::message_t* part, const Most& most) {
+              MessagePart* part, const Most& most) {
     return postbox_.pack(proc, host, port, body, part, most);
   }
   /// Any thread.
@@ -171,7 +171,7 @@ class Bus {
   /// Sends what waits, as far as it goes now, as a turn does at its end.
   void flush();
   /// A message part that has a share of that body.
-  static zmq::message_t share(const SharedBody& body);
+  static MessagePart share(const SharedBody& body);
 
   /// The same message to every rank of a view, in order with what else is sent to each of them;
   /// each one is delivered, returned or of unknown fate by itself. With no rank it succeeds.
@@ -226,9 +226,9 @@ class Bus {
   DeliveryTracker::Events delivery_events();
   /// Introduces the host, numbers and queues the message; its number, or 0 when the queue is full.
   std::uint64_t post(const Destination& to, const wire::Envelope& envelope, Bytes body,
-                     zmq::message_t* detached = nullptr);
+                     MessagePart* detached = nullptr);
   Result<void> send_body(const Destination& to, std::uint32_t port, Bytes body, bool no_return,
-                         zmq::message_t* detached);
+                         MessagePart* detached);
   void on_welcome(const wire::Welcome& welcome);
   void on_message(const FrameReader::Message& message, const std::shared_ptr<const void>& frame);
   void on_control(const FrameReader::Message& message);

@@ -49,8 +49,8 @@ std::uint64_t CastSender::post(const CastPlan& to, std::size_t piece, std::uint3
                                wire::Kind kind, Bytes head, Bytes body, std::uint32_t flags) {
   for (const auto& host : to.hosts) introductions_.introduce(host);
   const std::string& front = to.pieces[piece].front;
-  zmq::message_t bytes(front.size() + head.size() + body.size());
-  auto* at = bytes.data<char>();
+  MessagePart bytes(front.size() + head.size() + body.size());
+  auto* at = bytes.data();
   for (const Bytes part : {Bytes(front), head, body}) {
     if (!part.empty()) std::memcpy(at, part.data(), part.size());
     at += part.size();

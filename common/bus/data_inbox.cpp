@@ -4,7 +4,7 @@
 
 namespace meshbus {
 
-void DataInbox::push(std::vector<zmq::message_t> parts, const FrameReader& reader) {
+void DataInbox::push(std::vector<MessagePart> parts, const FrameReader& reader) {
   std::size_t bytes = 0;
   for (const auto& part : parts) bytes += part.size();
   frames_.push_back(std::make_shared<Received>(std::move(parts), reader, bytes));

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/message_part.h"
 #include "common/wire/frame.h"
 
 namespace meshbus {
@@ -28,7 +29,7 @@ class DataInbox {
     cleared,
   };
   /// `reader` reads these parts.
-  void push(std::vector<zmq::message_t> parts, const FrameReader& reader);
+  void push(std::vector<MessagePart> parts, const FrameReader& reader);
   /// Hands out messages for a slice of time: `handler(message, frame)`; the body lives as long as
   /// `frame` is kept. With `all`, everything there is, even while it is held; malformed frames are
   /// left out then.
@@ -64,7 +65,7 @@ class DataInbox {
     int left_ = 1;
   };
   struct Received {
-    std::vector<zmq::message_t> parts;
+    std::vector<MessagePart> parts;
     FrameReader reader;
     std::size_t bytes;
   };

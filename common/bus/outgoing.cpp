@@ -9,7 +9,7 @@
 
 namespace meshbus {
 
-std::optional<zmq::message_t> detached_part(Bytes body, const SharedBody* shared) {
+std::optional<MessagePart> detached_part(Bytes body, const SharedBody* shared) {
   if (body.size() <= kInlineLimit) return std::nullopt;
   if (shared != nullptr) return Bus::share(*shared);
   auto part = BlockPool::part(body.size());

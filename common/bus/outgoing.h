@@ -8,6 +8,7 @@
 #include <optional>
 #include <string_view>
 
+#include "common/base/message_part.h"
 #include "common/bus/bus.h"
 #include "common/bus/outgoing_room.h"
 #include "common/loop/flusher.h"
@@ -20,7 +21,7 @@ namespace meshbus {
 
 /// The message part that a body too large to lie in the frame becomes; nothing for a smaller one.
 /// `shared`: the body can be had without a copy; or null.
-std::optional<zmq::message_t> detached_part(Bytes body, const SharedBody* shared);
+std::optional<MessagePart> detached_part(Bytes body, const SharedBody* shared);
 
 /// Sends messages for threads that are not the reactor's (decision 30). They are packed on the
 /// sender's own thread, and leave at once after a pause, with a full pack, when the loop turns, or

@@ -11,13 +11,13 @@ std::uint64_t Postbox::first_number() {
   return static_cast<std::uint64_t>(std::chrono::nanoseconds(now).count()) >> 8;
 }
 
-std::uint64_t Postbox::post(const wire::Envelope& envelope, Bytes body, zmq::message_t* detached) {
+std::uint64_t Postbox::post(const wire::Envelope& envelope, Bytes body, MessagePart* detached) {
   const auto lock = session_.lock();
   return post_locked(envelope, body, detached);
 }
 
 std::uint64_t Postbox::post_locked(const wire::Envelope& unnumbered, Bytes body,
-                                   zmq::message_t* detached) {
+                                   MessagePart* detached) {
   wire::Envelope envelope = unnumbered;
   envelope.mutate_sequence(next_);
   const std::size_t length = body.size();
@@ -40,7 +40,7 @@ void Postbox::remember(const SentMessages::Receiver& to, wire::Envelope envelope
 }
 
 std::uint64_t Postbox::post_cast(const CastPlan& plan, std::size_t piece, wire::Envelope envelope,
-                                 zmq::message_t& part, std::size_t length) {
+                                 MessagePart& part, std::size_t length) {
   const Bytes body = bytes_of(part.data(), part.size());
   const auto lock = session_.lock();
   envelope.mutate_sequence(next_);
@@ -58,7 +58,7 @@ std::uint64_t Postbox::post_cast(const CastPlan& plan, std::size_t piece, wire::
 }
 
 Postbox::Packed Postbox::pack(std::uint64_t proc, std::uint64_t host, std::uint32_t port,
-                              Bytes body, zmq::message_t* detached, const Most& most) {
+                              Bytes body, MessagePart* detached, const Most& most) {
   wire::Envelope envelope;
   envelope.mutate_destination_proc(proc);
   envelope.mutate_destination_host(host);

@@ -8,6 +8,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "common/base/message_part.h"
 #include "common/bus/sent_messages.h"
 #include "common/bus/session.h"
 #include "common/wire/outbox.h"
@@ -82,16 +83,15 @@ class Postbox {
 
   /// Numbers and queues a message; the number, or 0 when the queue is full. `detached`: the part
   /// that the body is, moved from; null: the body is copied.
-  std::uint64_t post(const wire::Envelope& envelope, Bytes body,
-                     zmq::message_t* detached = nullptr);
+  std::uint64_t post(const wire::Envelope& envelope, Bytes body, MessagePart* detached = nullptr);
   /// The same for one piece of a cast: each of its ranks is a receiver. `part` has the whole body,
   /// of which `length` bytes are the sender's.
   std::uint64_t post_cast(const CastPlan& plan, std::size_t piece, wire::Envelope envelope,
-                          zmq::message_t& part, std::size_t length);
+                          MessagePart& part, std::size_t length);
   /// post() of a message on any thread, to a host that is known to the broker. It leaves with the
   /// next flush, which the caller has to see to. Only when no more than `most` wait then.
   Packed pack(std::uint64_t proc, std::uint64_t host, std::uint32_t port, Bytes body,
-              zmq::message_t* detached, const Most& most);
+              MessagePart* detached, const Most& most);
   /// Whether pack() may be used: not while a new session puts what waits in order.
   void set_packable(bool is_packable);
   /// Whether our broker knows that host, so that pack() may be used.
@@ -123,7 +123,7 @@ class Postbox {
   Counts counts() const;
 
  private:
-  std::uint64_t post_locked(const wire::Envelope& envelope, Bytes body, zmq::message_t* detached);
+  std::uint64_t post_locked(const wire::Envelope& envelope, Bytes body, MessagePart* detached);
   /// Remembers a message that was pushed.
   void remember(const SentMessages::Receiver& to, wire::Envelope envelope, std::size_t length);
 

@@ -58,8 +58,8 @@ bool Requests::post_call(std::uint64_t id, const Destination& to, std::uint32_t 
                          std::uint32_t flags) {
   const wire::CallHeader header(id, static_cast<std::uint32_t>(deadline.count()),
                                 wire::ErrorCode::none, 0);
-  zmq::message_t whole(sizeof header + front.size() + body.size());
-  auto* at = whole.data<char>();
+  MessagePart whole(sizeof header + front.size() + body.size());
+  auto* at = whole.data();
   for (const Bytes part : {bytes_of(&header, sizeof header), front, body}) {
     if (!part.empty()) std::memcpy(at, part.data(), part.size());
     at += part.size();

@@ -34,9 +34,8 @@ Frame control_frame(NativeBody body, bool link) {
 
 }  // namespace
 
-Session::Session(Reactor& reactor, zmq::context_t& context, Options options, Events events)
+Session::Session(Reactor& reactor, Options options, Events events)
     : reactor_(reactor),
-      context_(context),
       options_(std::move(options)),
       events_(std::move(events)),
       outbox_(options_.limits, options_.link),
@@ -58,7 +57,7 @@ void Session::set_timer(Reactor::Duration delay, std::function<void()> handler) 
   timer_ = reactor_.after(delay, std::move(handler));
 }
 
-bool Session::push(const wire::Envelope& envelope, Bytes body, zmq::message_t* detached) {
+bool Session::push(const wire::Envelope& envelope, Bytes body, MessagePart* detached) {
   const Lock held = lock();
   return outbox_.push(envelope, body, detached);
 }
@@ -72,7 +71,7 @@ void Session::open() {
   // Failures end the attempt in the next turn, not from within the constructor.
   try {
     socket_ = BrokerSocket::open(
-        reactor_, context_,
+        reactor_,
         {.endpoint = options_.endpoint, .keys = keys ? &*keys : nullptr, .is_link = options_.link},
         socket_events());
     set_timer(options_.connect_limit,
@@ -205,7 +204,7 @@ bool Session::receive(std::size_t& bytes) {
   return true;
 }
 
-void Session::on_frame(std::vector<zmq::message_t> parts) {
+void Session::on_frame(std::vector<MessagePart> parts) {
   auto reader = FrameReader::open(parts);
   if (!reader) {
     const Error error = reader.error().within("the broker at " + options_.endpoint);

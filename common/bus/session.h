@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/base/adaptive_mutex.h"
+#include "common/base/message_part.h"
 #include "common/bus/connect_attempts.h"
 #include "common/bus/credit_account.h"
 #include "common/bus/data_inbox.h"
@@ -78,20 +79,20 @@ class Session {
     std::function<std::uint64_t()> link_ack;
   };
 
-  Session(Reactor& reactor, zmq::context_t& context, Options options, Events events);
+  Session(Reactor& reactor, Options options, Events events);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
   /// Queues a message; it leaves at the end of the turn, or once the broker gives credit. False
   /// when the queue is full.
-  bool push(const wire::Envelope& envelope, Bytes body, zmq::message_t* detached = nullptr);
+  bool push(const wire::Envelope& envelope, Bytes body, MessagePart* detached = nullptr);
   /// Guards the outbox: threads beside the reactor's push data into it while they hold this
   /// (decision 30).
   using Lock = std::unique_lock<AdaptiveMutex>;
   Lock lock() const { return Lock(mutex_); }
   /// push() for a caller that holds the lock.
-  bool push_locked(const wire::Envelope& envelope, Bytes body, zmq::message_t* detached = nullptr) {
+  bool push_locked(const wire::Envelope& envelope, Bytes body, MessagePart* detached = nullptr) {
     return outbox_.push(envelope, body, detached);
   }
   /// Sends what is queued, as far as it goes now.
@@ -122,8 +123,8 @@ class Session {
   Outbox& outbox() noexcept { return outbox_; }
   const Outbox& outbox() const noexcept { return outbox_; }
   /// Says Bye, sends what is queued as far as the connection takes it, and closes. No more events.
-  /// What the connection took still leaves, within `linger`: over a unix socket before this
-  /// returns, over tcp before the zmq context is destroyed. Without a reason it says no Bye.
+  /// What the connection took still leaves, within `linger`, before this returns. Without a reason
+  /// it says no Bye.
   void close(const std::string& reason,
              std::chrono::milliseconds linger = std::chrono::milliseconds(200));
 
@@ -147,7 +148,7 @@ class Session {
   bool on_readable();
   /// The next frame into parts_; false when there is none now.
   bool receive(std::size_t& bytes);
-  void on_frame(std::vector<zmq::message_t> parts);
+  void on_frame(std::vector<MessagePart> parts);
   /// Hands out data for a slice of time, or, when the session ends, all there is. True when
   /// something is left.
   bool hand_out(bool all);
@@ -158,7 +159,6 @@ class Session {
   void arm_heartbeat();
 
   Reactor& reactor_;
-  zmq::context_t& context_;
   Options options_;
   Events events_;
   State state_ = State::idle;
@@ -167,7 +167,7 @@ class Session {
   Outbox outbox_;  // guarded by mutex_
   std::atomic<Reactor::Time> sent_at_{Reactor::Time{}};
   /// The frame that is being received.
-  std::vector<zmq::message_t> parts_;
+  std::vector<MessagePart> parts_;
   DataInbox inbox_;
   ConnectAttempts attempts_;
   SessionHeartbeat heartbeat_;

@@ -3,7 +3,6 @@
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
-#include <zmq.h>
 
 #include <algorithm>
 #include <array>
@@ -22,12 +21,6 @@ constexpr std::chrono::milliseconds kLongTurn{50};
 /// that was replaced meanwhile is seen as old.
 std::uint64_t pack(int fd, std::uint64_t generation) {
   return (generation << 32) | static_cast<std::uint32_t>(fd);
-}
-
-bool is_readable(void* socket) {
-  int events = 0;
-  std::size_t size = sizeof events;
-  return zmq_getsockopt(socket, ZMQ_EVENTS, &events, &size) == 0 && (events & ZMQ_POLLIN) != 0;
 }
 
 }  // namespace
@@ -63,29 +56,9 @@ void Reactor::forget(int fd) {
   if (watches_.erase(fd) > 0) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
 }
 
-void Reactor::watch_socket(void* socket, SocketHandler handler) {
-  add_socket(socket, std::move(handler), /*is_quiet=*/false);
-}
-
-void Reactor::watch_quiet_socket(void* socket, SocketHandler handler) {
-  add_socket(socket, std::move(handler), /*is_quiet=*/true);
-}
-
-void Reactor::add_socket(void* socket, SocketHandler handler, bool is_quiet) {
-  int fd = -1;
-  std::size_t size = sizeof fd;
-  if (zmq_getsockopt(socket, ZMQ_FD, &fd, &size) != 0)
-    throw std::system_error(zmq_errno(), std::generic_category(), "reactor: ZMQ_FD");
-  sockets_[socket] = Socket{fd, std::make_shared<SocketHandler>(std::move(handler)), is_quiet};
-  // ZMQ_FD only says that something may have changed: edge-triggered, because it may stay readable
-  // while there is nothing to receive. A send may swallow what it had to say, so wait_ms() asks
-  // ZMQ_EVENTS of every socket that is not quiet before the loop sleeps.
-  watch(fd, EPOLLIN | EPOLLET, [this, socket](std::uint32_t) { call_again(socket); });
-}
-
-void Reactor::watch_edges(void* key, int fd, std::uint32_t events, SocketHandler handler) {
-  sockets_[key] =
-      Socket{fd, std::make_shared<SocketHandler>(std::move(handler)), /*is_quiet=*/true};
+void Reactor::watch_edges(void* key, int fd, std::uint32_t events, SocketHandler handler,
+                          Readable is_readable) {
+  sockets_[key] = Socket{fd, std::make_shared<SocketHandler>(std::move(handler)), is_readable};
   watch(fd, events | EPOLLET, [this, key](std::uint32_t) { call_again(key); });
 }
 
@@ -236,7 +209,7 @@ void Reactor::arm_timers() {
 bool Reactor::look_at_sockets() {
   bool is_ready = false;
   for (auto& [socket, entry] : sockets_) {
-    if (!entry.is_ready && !entry.is_quiet) entry.is_ready = is_readable(socket);
+    if (!entry.is_ready && entry.is_readable != nullptr) entry.is_ready = entry.is_readable(socket);
     is_ready = is_ready || entry.is_ready;
   }
   return is_ready;

@@ -20,14 +20,14 @@
 
 namespace meshbus {
 
-/// The one loop of a process: descriptors, ZeroMQ sockets, timers and posted work in one epoll set.
+/// The one loop of a process: descriptors, sockets, timers and posted work in one epoll set.
 ///
 /// Everything runs on the thread that calls run() (or turn()); only post(), wake() and stop() may
 /// be called from elsewhere. Handlers must not block; a turn longer than 50 ms is logged and
 /// counted. Handlers may add and remove watches and timers, their own included, at any time.
 /// Threads that all call run_until() share the loop: one turn runs at a time, on one of them.
 ///
-/// A turn is: wait, ready descriptors, posted work, ready ZeroMQ sockets, due timers, turn-end
+/// A turn is: wait, ready descriptors, posted work, ready sockets, due timers, turn-end
 /// hooks. What has come is seen before what is late: a process that was stopped hears the answers
 /// that wait for it before it gives up on them. Hooks are where queues are flushed, so that all
 /// that one turn produced for a peer leaves in one piece.
@@ -55,16 +55,13 @@ class Reactor {
   void watch(int fd, std::uint32_t events, FdHandler handler);
   void forget(int fd);
 
-  /// Calls `handler` when the ZeroMQ socket has something to receive. The caller closes the socket
-  /// after forget_socket().
-  void watch_socket(void* socket, SocketHandler handler);
-  /// The same for a socket that is never sent on (a monitor's end), or whose senders call
-  /// call_again() afterwards. It is looked at only when its descriptor is readable, which saves two
-  /// system calls a turn.
-  void watch_quiet_socket(void* socket, SocketHandler handler);
-  /// The same for any descriptor, edge-triggered: `handler` is called when one of `events` has come
-  /// again. `key` stands for the socket.
-  void watch_edges(void* key, int fd, std::uint32_t events, SocketHandler handler);
+  /// Whether the socket behind a key has something to receive.
+  using Readable = bool (*)(void* key);
+  /// The same for a socket, edge-triggered: `handler` is called when one of `events` has come
+  /// again. `key` stands for the socket. `is_readable`: it is also asked before the loop sleeps
+  /// (see watch_zmq()).
+  void watch_edges(void* key, int fd, std::uint32_t events, SocketHandler handler,
+                   Readable is_readable = nullptr);
   void forget_socket(void* socket);
   /// Calls the handler of that socket in the next turn, as if it had asked for that.
   void call_again(void* socket);
@@ -144,11 +141,10 @@ class Reactor {
   struct Socket {
     int fd;
     std::shared_ptr<SocketHandler> handler;
-    bool is_quiet = false;
+    Readable is_readable = nullptr;
     /// Its handler is to be called in this turn, or the next one.
     bool is_ready = true;
   };
-  void add_socket(void* socket, SocketHandler handler, bool is_quiet);
 
   /// The reactor that this thread is in a turn of.
   static inline thread_local const Reactor* in_turn_ = nullptr;

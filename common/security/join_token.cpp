@@ -13,9 +13,9 @@
 #include <sstream>
 #include <tuple>
 
-#include <zmq.hpp>
-
 #include "common/base/os_error.h"
+#include "common/zmtp/curve_key.h"
+#include "common/zmtp/z85.h"
 
 namespace meshbus {
 namespace {
@@ -31,10 +31,7 @@ using BinaryKey = std::array<std::uint8_t, kBinaryKeySize>;
 
 std::optional<BinaryKey> binary_of(const std::string& z85) {
   BinaryKey binary{};
-  if (z85.size() != kKeySize || z85.find('\0') != std::string::npos ||
-      zmq_z85_decode(binary.data(), z85.c_str()) == nullptr)
-    return std::nullopt;
-  return binary;
+  return z85_decode(z85, binary) ? std::optional(binary) : std::nullopt;
 }
 
 std::string hex_of(const BinaryKey& binary) {
@@ -55,9 +52,7 @@ std::optional<std::string> z85_of_hex(std::string_view digits) {
     const auto [end, error] = std::from_chars(begin, begin + 2, binary[i], 16);
     if (error != std::errc() || end != begin + 2) return std::nullopt;
   }
-  std::array<char, kKeySize + 1> text{};
-  zmq_z85_encode(text.data(), binary.data(), binary.size());
-  return text.data();
+  return z85_encode(binary);
 }
 
 std::string id_of(const std::string& key) {
@@ -141,11 +136,11 @@ Result<JoinToken> JoinToken::parse(std::string_view text) {
   auto secret_key = z85_of_hex(digits.substr(kTokenDigits / 2));
   if (!server_key || !secret_key)
     return refuse_text("there is something else than hexadecimal digits behind its last -");
-  std::array<char, kKeySize + 1> public_key{};
-  if (zmq_curve_public(public_key.data(), secret_key->c_str()) != 0)
-    return refuse_text("its digits are no key");
-  return JoinToken{
-      std::string(name), std::move(*server_key), {public_key.data(), std::move(*secret_key)}};
+  const auto secret = CurveKey::from_text(*secret_key);
+  if (!secret) return refuse_text("its digits are no key");
+  return JoinToken{std::string(name),
+                   std::move(*server_key),
+                   {secret->make_public().to_text(), std::move(*secret_key)}};
 }
 
 std::string JoinToken::to_string() const {

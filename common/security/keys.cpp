@@ -12,11 +12,10 @@
 #include <ctime>
 #include <filesystem>
 
-#include <zmq.hpp>
-
 #include "common/base/os_error.h"
 #include "common/base/unique_fd.h"
 #include "common/config/config.h"
+#include "common/zmtp/curve_key.h"
 #include "wire/codes_generated.h"
 
 namespace meshbus {
@@ -33,10 +32,7 @@ tl::unexpected<Error> refuse(std::string why) {
 }
 
 bool is_key(std::string_view text) {
-  std::array<std::uint8_t, 32> binary{};
-  const std::string whole(text);
-  return whole.size() == kKeySize && whole.find('\0') == std::string::npos &&
-         zmq_z85_decode(binary.data(), whole.c_str()) != nullptr;
+  return CurveKey::from_text(text).has_value();
 }
 
 Result<UniqueFd> open_file(const std::string& path, struct stat& status) {
@@ -129,11 +125,8 @@ Result<void> write_file(const std::string& path, const std::string& text, mode_t
 }  // namespace
 
 Result<KeyPair> KeyPair::make() {
-  std::array<char, kKeySize + 1> public_key{}, secret_key{};
-  if (zmq_curve_keypair(public_key.data(), secret_key.data()) != 0)
-    return fail(ErrorCode::internal, std::string("no key can be made: ") + zmq_strerror(errno) +
-                                         "; was this libzmq built without CURVE?");
-  return KeyPair{public_key.data(), secret_key.data()};
+  const auto pair = CurveKeyPair::make();
+  return KeyPair{pair.public_key.to_text(), pair.secret_key.to_text()};
 }
 
 std::optional<wire::Role> role_of_key(std::string_view word) {
@@ -195,9 +188,8 @@ Result<KeyPair> read_key_pair(const std::string& path) {
     return refuse("key file " + path + " has " + std::to_string(secret_keys.size()) +
                   " secret and " + std::to_string(public_keys.size()) +
                   " public keys; expected one of each");
-  std::array<char, kKeySize + 1> derived{};
-  if (zmq_curve_public(derived.data(), secret_keys.front().c_str()) != 0 ||
-      public_keys.front().key != derived.data())
+  const auto secret = CurveKey::from_text(secret_keys.front());
+  if (!secret || public_keys.front().key != secret->make_public().to_text())
     return refuse("key file " + path + ": the two keys do not belong together");
   return KeyPair{public_keys.front().key, secret_keys.front()};
 }

@@ -29,7 +29,7 @@ struct KeyPair {
   std::string public_key;
   std::string secret_key;
 
-  /// Random. Errors: internal (libzmq was built without CURVE).
+  /// Random.
   static Result<KeyPair> make();
 };
 

@@ -25,7 +25,7 @@ struct ControlHead {
 /// one need not check again.
 class ControlMessage {
  public:
-  /// Copies, because libzmq hands out TCP frames at any address and FlatBuffers needs alignment.
+  /// Copies, because a message lies anywhere in its frame and FlatBuffers needs alignment.
   /// Errors: malformed_message; too_large when its lists, unpacked, exceed what a message may have
   /// (message_size.h), so that code that copies them needs no limit of its own.
   static Result<ControlMessage> decode(Bytes received);

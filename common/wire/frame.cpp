@@ -26,13 +26,13 @@ Frame Frame::shared() {
   copy.bytes = bytes;
   copy.count = count;
   copy.parts.resize(parts.size());
-  for (std::size_t i = 0; i < parts.size(); ++i) copy.parts[i].copy(parts[i]);
+  for (std::size_t i = 0; i < parts.size(); ++i) copy.parts[i].share(parts[i]);
   return copy;
 }
 
 Frame Frame::renewed() {
   Frame copy = shared();
-  copy.parts.front().rebuild(parts.front().data(), parts.front().size());
+  copy.parts.front() = MessagePart(parts.front().view());
   return copy;
 }
 
@@ -41,7 +41,7 @@ void FrameWriter::begin() {
   std::memset(packed_.extend(size), 0, size);
 }
 
-void FrameWriter::add_detached(const wire::Envelope& envelope, zmq::message_t body) {
+void FrameWriter::add_detached(const wire::Envelope& envelope, MessagePart body) {
   write_envelope(extend(0), envelope, body.size(), envelope.flags() | kFlagDetached);
   detached_.push_back(std::move(body));
 }
@@ -63,7 +63,7 @@ Frame FrameWriter::finish() {
   return frame;
 }
 
-Result<FrameReader> FrameReader::open(std::vector<zmq::message_t>& parts) {
+Result<FrameReader> FrameReader::open(std::vector<MessagePart>& parts) {
   if (parts.empty() || parts.front().size() < kFrameHeaderSize)
     return fail(ErrorCode::malformed_message, "a frame shorter than its header");
   FrameReader reader(parts);

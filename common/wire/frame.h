@@ -4,10 +4,9 @@
 #include <cstring>
 #include <vector>
 
-#include <zmq.hpp>
-
 #include "common/base/block_pool.h"
 #include "common/base/bytes.h"
+#include "common/base/message_part.h"
 #include "common/base/pack_buffer.h"
 #include "meshbus/result.h"
 #include "wire/forward.h"
@@ -37,8 +36,8 @@ inline constexpr std::uint64_t kCreditStep = kWindow / 4;
 constexpr bool is_within_window(std::uint64_t on_the_way, std::size_t frame_bytes) noexcept {
   return on_the_way < kWindow || on_the_way < 2 * frame_bytes;
 }
-/// What a socket accepts as one message part (ZMQ_MAXMSGSIZE): a full body, or a full pack and one
-/// inline body more.
+/// What a connection accepts as one message part: a full body, or a full pack and one inline body
+/// more.
 inline constexpr std::size_t kPartLimit = kBodyLimit + 64 * 1024;
 /// The most parts of one frame; a frame with more is refused.
 inline constexpr std::size_t kMostParts = 1024;
@@ -65,7 +64,7 @@ constexpr std::size_t padded(std::size_t size) noexcept {
 
 /// One frame, ready to send: the packed part, and the bodies that ride detached.
 struct Frame {
-  std::vector<zmq::message_t> parts;
+  std::vector<MessagePart> parts;
   wire::Lane lane = wire::Lane::control;
   /// Envelopes and bodies, padding and headers not counted.
   std::size_t bytes = 0;
@@ -89,7 +88,7 @@ class FrameWriter {
   /// kInlineLimit are copied into a part of their own.
   void add(const wire::Envelope& envelope, Bytes body);
   /// The same for a body that already is a message part, not copied.
-  void add_detached(const wire::Envelope& envelope, zmq::message_t body);
+  void add_detached(const wire::Envelope& envelope, MessagePart body);
   bool empty() const noexcept { return count_ == 0; }
   /// Envelopes and bodies, padding and headers not counted.
   std::size_t bytes() const noexcept { return bytes_; }
@@ -114,7 +113,7 @@ class FrameWriter {
   wire::Lane lane_;
   bool link_;
   PackBuffer packed_;
-  std::vector<zmq::message_t> detached_;
+  std::vector<MessagePart> detached_;
   std::size_t bytes_ = 0;
   std::size_t count_ = 0;
 };
@@ -132,7 +131,7 @@ inline void FrameWriter::write_envelope(char* at, const wire::Envelope& from, st
 
 inline void FrameWriter::add(const wire::Envelope& envelope, Bytes body) {
   if (body.size() > kInlineLimit) {
-    zmq::message_t part = BlockPool::part(body.size());
+    MessagePart part = BlockPool::part(body.size());
     std::memcpy(part.data(), body.data(), body.size());
     add_detached(envelope, std::move(part));
     return;
@@ -155,12 +154,12 @@ class FrameReader {
     wire::Envelope envelope;
     Bytes body;
     /// The part that the body is, when it rides detached: may be moved away.
-    zmq::message_t* detached = nullptr;
+    MessagePart* detached = nullptr;
   };
 
   /// `parts` without the routing id; must outlive the reader, and may be moved to another vector.
   /// Errors: malformed_message, version_mismatch.
-  static Result<FrameReader> open(std::vector<zmq::message_t>& parts);
+  static Result<FrameReader> open(std::vector<MessagePart>& parts);
   const wire::FrameHeader& header() const noexcept { return header_; }
   const wire::LinkHeader& link() const noexcept { return link_; }
   /// The bytes of the whole frame.
@@ -172,12 +171,12 @@ class FrameReader {
   bool is_malformed() const noexcept { return malformed_; }
 
  private:
-  explicit FrameReader(std::vector<zmq::message_t>& parts)
+  explicit FrameReader(std::vector<MessagePart>& parts)
       : parts_(parts.data()),
         part_count_(parts.size()),
-        data_(parts_->data<char>()),
+        data_(parts_->data()),
         size_(parts_->size()) {}
-  zmq::message_t* parts_;
+  MessagePart* parts_;
   std::size_t part_count_;
   /// The bytes of the packed part.
   const char* data_;

@@ -4,6 +4,7 @@
 #include <deque>
 #include <functional>
 
+#include "common/base/message_part.h"
 #include "common/wire/frame.h"
 #include "wire/forward.h"
 #include "wire/frame_generated.h"
@@ -27,7 +28,7 @@ class Outbox {
   /// Queues one message. False when its lane is full; nothing is queued then.
   bool push(const wire::Envelope& envelope, Bytes body) { return push(envelope, body, nullptr); }
   /// The same; a body that is a message part of its own (`detached`) is moved from, not copied.
-  bool push(const wire::Envelope& envelope, Bytes body, zmq::message_t* detached);
+  bool push(const wire::Envelope& envelope, Bytes body, MessagePart* detached);
   /// An empty one like this.
   Outbox emptied() const { return Outbox(limits_, link_); }
   bool empty() const noexcept { return lanes_[0].count == 0 && lanes_[1].count == 0; }
@@ -61,7 +62,7 @@ class Outbox {
   Queue lanes_[2];
 };
 
-inline bool Outbox::push(const wire::Envelope& envelope, Bytes body, zmq::message_t* detached) {
+inline bool Outbox::push(const wire::Envelope& envelope, Bytes body, MessagePart* detached) {
   auto& lane = lanes_[static_cast<std::size_t>(envelope.lane())];
   const std::size_t size = sizeof envelope + body.size();
   // One message always fits, however small the limit.

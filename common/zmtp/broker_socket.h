@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <zmq.hpp>
-
+#include "common/base/message_part.h"
 #include "common/loop/reactor.h"
 #include "common/wire/frame.h"
 
@@ -53,10 +52,9 @@ class BrokerSocket {
     /// Tcp only: the other end is to miss this one as soon as this one misses it.
     bool is_link = false;
   };
-  /// Begins to connect: by libzmq over tcp, and to a unix socket by ourselves (StreamSocket).
-  /// Throws zmq::error_t or std::system_error when that cannot work, with why.
-  static std::unique_ptr<BrokerSocket> open(Reactor& reactor, zmq::context_t& context,
-                                            const Options& options, Events events);
+  /// Begins to connect (StreamSocket). Throws std::system_error when that cannot work, with why.
+  static std::unique_ptr<BrokerSocket> open(Reactor& reactor, const Options& options,
+                                            Events events);
 
   BrokerSocket() = default;
   virtual ~BrokerSocket() = default;
@@ -65,7 +63,7 @@ class BrokerSocket {
 
   /// The parts of the next message, at most kMostParts; false when no whole one has come yet. The
   /// vector is empty before.
-  virtual bool receive(std::vector<zmq::message_t>& parts) = 0;
+  virtual bool receive(std::vector<MessagePart>& parts) = 0;
   /// Takes the parts of the frame, or nothing and returns false: later, when on_writable is called.
   virtual bool send(Frame& frame) = 0;
   /// Calls on_readable in the next turn, without new bytes.

@@ -1,15 +1,14 @@
 #include "common/zmtp/curve_key.h"
 
 #include <sodium.h>
-#include <zmq.h>
 
 #include <cstdlib>
 #include <cstring>
 
+#include "common/zmtp/z85.h"
+
 namespace meshbus {
 namespace {
-
-constexpr std::size_t kTextSize = 40;
 
 /// Chooses the fastest code for this CPU and opens the kernel's random numbers, once.
 void init_sodium() {
@@ -28,13 +27,8 @@ CurveKey::~CurveKey() {
 }
 
 std::optional<CurveKey> CurveKey::from_text(std::string_view text) {
-  if (text.size() != kTextSize) return std::nullopt;
-  std::array<char, kTextSize + 1> terminated{};
-  std::memcpy(terminated.data(), text.data(), kTextSize);
   CurveKey key;
-  const bool is_key = zmq_z85_decode(key.data(), terminated.data()) != nullptr;
-  sodium_memzero(terminated.data(), terminated.size());
-  return is_key ? std::optional(key) : std::nullopt;
+  return z85_decode(text, key.bytes_) ? std::optional(key) : std::nullopt;
 }
 
 CurveKey CurveKey::random() {
@@ -45,9 +39,14 @@ CurveKey CurveKey::random() {
 }
 
 std::string CurveKey::to_text() const {
-  std::array<char, kTextSize + 1> text{};
-  zmq_z85_encode(text.data(), bytes_.data(), bytes_.size());
-  return text.data();
+  return z85_encode(bytes_);
+}
+
+CurveKey CurveKey::make_public() const {
+  init_sodium();
+  CurveKey key;
+  crypto_scalarmult_base(key.data(), data());
+  return key;
 }
 
 bool CurveKey::operator==(const CurveKey& other) const noexcept {

@@ -25,6 +25,8 @@ class CurveKey {
   /// Random, from the kernel.
   static CurveKey random();
   std::string to_text() const;
+  /// The public key that belongs to this secret one.
+  CurveKey make_public() const;
 
   const std::uint8_t* data() const noexcept { return bytes_.data(); }
   std::uint8_t* data() noexcept { return bytes_.data(); }

@@ -17,9 +17,8 @@ namespace meshbus {
 /// Blocks for host names. Errors: host_unreachable.
 Result<std::vector<std::string>> resolve_now(const HostAddr& address);
 
-/// Looks host names up without blocking the reactor, and without letting libzmq do it, whose I/O
-/// thread a silent name server would stop for all connections. A lookup cannot be cancelled, so
-/// each has a thread of its own, a few at a time; they are left alone when this ends.
+/// Looks host names up without blocking the reactor. A lookup cannot be cancelled, so each has a
+/// thread of its own, a few at a time; they are left alone when this ends.
 class Resolver {
  public:
   using Answer = std::function<void(Result<std::vector<std::string>>)>;

@@ -35,8 +35,8 @@ std::unique_ptr<Mechanism> mechanism_of(const BrokerSocket::Keys* keys) {
 
 }  // namespace
 
-std::unique_ptr<BrokerSocket> BrokerSocket::open(Reactor& reactor, zmq::context_t&,
-                                                 const Options& options, Events events) {
+std::unique_ptr<BrokerSocket> BrokerSocket::open(Reactor& reactor, const Options& options,
+                                                 Events events) {
   return std::make_unique<StreamSocket>(reactor, options, std::move(events));
 }
 
@@ -154,14 +154,14 @@ bool StreamSocket::fill() {
 }
 
 bool StreamSocket::shake_hands() {
-  std::vector<zmq::message_t> none;
+  std::vector<MessagePart> none;
   while (stream_->next(none) != ZmtpStream::Next::opened) {
     if (!fill()) return false;
   }
   return true;
 }
 
-bool StreamSocket::receive(std::vector<zmq::message_t>& parts) {
+bool StreamSocket::receive(std::vector<MessagePart>& parts) {
   while (stream_->next(parts) != ZmtpStream::Next::message) {
     if (!fill()) return false;
   }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/message_part.h"
 #include "common/zmtp/broker_socket.h"
 #include "common/zmtp/silence_watch.h"
 #include "common/zmtp/tcp_connector.h"
@@ -23,7 +24,7 @@ class StreamSocket : public BrokerSocket {
   /// Blocks while it lingers and the other side does not take what is left.
   ~StreamSocket() override;
 
-  bool receive(std::vector<zmq::message_t>& parts) override;
+  bool receive(std::vector<MessagePart>& parts) override;
   bool send(Frame& frame) override;
   void read_again() override { reactor_.call_again(this); }
   /// From now on; send() waits as well then.

@@ -26,7 +26,7 @@ ssize_t ZmtpReceiver::read(int descriptor, std::size_t most) {
   const std::size_t missing = part_ ? part_->body.size() - part_->filled : 0;
   const std::size_t in_place = missing > kReadInPlace ? std::min(missing, most) : 0;
   std::array<iovec, 2> places = {
-      iovec{in_place == 0 ? nullptr : part_->body.data<char>() + part_->filled, in_place},
+      iovec{in_place == 0 ? nullptr : part_->body.data() + part_->filled, in_place},
       iovec{buffer_->data(), buffer_->size()}};
   msghdr message{};
   message.msg_iov = in_place > 0 ? places.data() : &places[1];
@@ -102,8 +102,7 @@ void ZmtpReceiver::begin(const Header& header) {
 
 std::optional<ZmtpReceiver::Part> ZmtpReceiver::take_part() {
   const std::size_t count = std::min(unread(), part_->body.size() - part_->filled);
-  if (count > 0)
-    std::memcpy(part_->body.data<char>() + part_->filled, buffer_->data() + taken_, count);
+  if (count > 0) std::memcpy(part_->body.data() + part_->filled, buffer_->data() + taken_, count);
   taken_ += count;
   part_->filled += count;
   if (part_->filled < part_->body.size()) return std::nullopt;

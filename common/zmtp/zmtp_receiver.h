@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include <zmq.hpp>
+#include "common/base/message_part.h"
 
 namespace meshbus {
 
@@ -27,7 +27,7 @@ class ZmtpReceiver {
     bool is_valid = true;
   };
   struct Part {
-    zmq::message_t body;
+    MessagePart body;
     std::size_t filled = 0;
     bool has_more = false;
     bool is_command = false;

@@ -17,7 +17,7 @@ constexpr std::size_t kMostFrames = 64;
 
 }  // namespace
 
-void ZmtpSender::add(zmq::message_t body, std::uint8_t flags) {
+void ZmtpSender::add(MessagePart body, std::uint8_t flags) {
   Piece& piece = frames_.emplace_back();
   const std::size_t size = body.size();
   if (size < 256) {
@@ -44,7 +44,7 @@ ZmtpSender::Written ZmtpSender::write(int descriptor) {
         buffers[count++] = {piece.header.data() + skip, piece.header_size - skip};
       const std::size_t skip_body = skip - std::min(skip, piece.header_size);
       if (skip_body < piece.body.size())
-        buffers[count++] = {piece.body.data<char>() + skip_body, piece.body.size() - skip_body};
+        buffers[count++] = {piece.body.data() + skip_body, piece.body.size() - skip_body};
     }
     msghdr message{};
     message.msg_iov = buffers.data();

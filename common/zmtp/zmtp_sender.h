@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <zmq.hpp>
+#include "common/base/message_part.h"
 
 namespace meshbus {
 
@@ -21,7 +21,7 @@ class ZmtpSender {
   };
 
   /// Adds a frame behind what is left.
-  void add(zmq::message_t body, std::uint8_t flags);
+  void add(MessagePart body, std::uint8_t flags);
   Written write(int descriptor);
   bool empty() const noexcept { return frames_.empty(); }
 
@@ -29,7 +29,7 @@ class ZmtpSender {
   struct Piece {
     std::array<std::uint8_t, 9> header{};
     std::size_t header_size = 0;
-    zmq::message_t body;
+    MessagePart body;
   };
 
   std::vector<Piece> frames_;

@@ -148,7 +148,7 @@ void ZmtpStream::open() {
 
 void ZmtpStream::shake_hands(const ZmtpReceiver::Part& whole) {
   const std::string answer =
-      mechanism_->on_command(whole.is_command ? whole.body.to_string_view() : std::string_view());
+      mechanism_->on_command(whole.is_command ? whole.body.view() : std::string_view());
   switch (mechanism_->state()) {
     case Mechanism::State::failed: refuse(mechanism_->why_failed()); return;
     case Mechanism::State::open: open(); break;
@@ -160,32 +160,32 @@ void ZmtpStream::shake_hands(const ZmtpReceiver::Part& whole) {
     case Mechanism::State::handshake: break;
   }
   if (answer.empty()) return;
-  sender_.add(zmq::message_t(answer), zmtp::kCommand);
+  sender_.add(MessagePart(answer), zmtp::kCommand);
   write_on();
 }
 
 void ZmtpStream::accept() {
-  sender_.add(zmq::message_t(mechanism_->accept()), zmtp::kCommand);
+  sender_.add(MessagePart(mechanism_->accept()), zmtp::kCommand);
   open();
   write_on();
 }
 
 void ZmtpStream::refuse_key() {
-  sender_.add(zmq::message_t(mechanism_->refuse()), zmtp::kCommand);
+  sender_.add(MessagePart(mechanism_->refuse()), zmtp::kCommand);
   write_on();
   refuse(mechanism_->why_failed());
 }
 
 bool ZmtpStream::decrypt(ZmtpReceiver::Part& whole) {
   CurveTraffic* traffic = mechanism_->traffic();
-  const auto flags = traffic->open(whole.body.data<char>(), whole.body.size());
+  const auto flags = traffic->open(whole.body.data(), whole.body.size());
   if (!flags) {
     refuse("sent a message that was changed on its way, or repeated");
     return false;
   }
   // Whole in a part of its own: its reader needs it aligned.
-  const std::string_view text = whole.body.to_string_view().substr(CurveTraffic::kOverhead);
-  zmq::message_t part = BlockPool::part(text.size());
+  const std::string_view text = whole.body.view().substr(CurveTraffic::kOverhead);
+  MessagePart part = BlockPool::part(text.size());
   if (!text.empty()) std::memcpy(part.data(), text.data(), text.size());
   whole.body = std::move(part);
   whole.has_more = (*flags & CurveTraffic::kMore) != 0;
@@ -193,7 +193,7 @@ bool ZmtpStream::decrypt(ZmtpReceiver::Part& whole) {
   return true;
 }
 
-ZmtpStream::Next ZmtpStream::next(std::vector<zmq::message_t>& parts) {
+ZmtpStream::Next ZmtpStream::next(std::vector<MessagePart>& parts) {
   if (state_ == State::greeting && !take_greeting()) return Next::none;
   while (state_ != State::ended && state_ != State::asking) {
     auto part = take_part();
@@ -211,7 +211,7 @@ ZmtpStream::Next ZmtpStream::next(std::vector<zmq::message_t>& parts) {
     if (mechanism_->traffic() != nullptr && !decrypt(whole)) break;
     if (whole.is_command) {
       if (parts_.empty()) bytes_ = 0;
-      heartbeats_.on_command(whole.body.to_string_view());
+      heartbeats_.on_command(whole.body.view());
       continue;
     }
     if (parts_.size() == kMostParts) {
@@ -228,17 +228,17 @@ ZmtpStream::Next ZmtpStream::next(std::vector<zmq::message_t>& parts) {
   return Next::none;
 }
 
-void ZmtpStream::add(zmq::message_t body, std::uint8_t flags) {
+void ZmtpStream::add(MessagePart body, std::uint8_t flags) {
   CurveTraffic* traffic = mechanism_->traffic();
   if (traffic == nullptr) {
     sender_.add(std::move(body), flags);
     return;
   }
-  zmq::message_t sealed = BlockPool::part(body.size() + CurveTraffic::kOverhead);
+  MessagePart sealed = BlockPool::part(body.size() + CurveTraffic::kOverhead);
   const bool is_command = (flags & zmtp::kCommand) != 0, has_more = (flags & zmtp::kMore) != 0;
   traffic->seal(static_cast<std::uint8_t>((has_more ? CurveTraffic::kMore : 0) |
                                           (is_command ? CurveTraffic::kCommand : 0)),
-                body.to_string_view(), sealed.data<char>());
+                body.view(), sealed.data());
   sender_.add(std::move(sealed), 0);
 }
 
@@ -273,7 +273,7 @@ bool ZmtpStream::write_on() {
     }
     auto command = is_open() ? heartbeats_.take() : std::nullopt;
     if (!command) return true;
-    for (; command; command = heartbeats_.take()) add(zmq::message_t(*command), zmtp::kCommand);
+    for (; command; command = heartbeats_.take()) add(MessagePart(*command), zmtp::kCommand);
   }
 }
 

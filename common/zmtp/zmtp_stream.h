@@ -9,8 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include <zmq.hpp>
-
+#include "common/base/message_part.h"
 #include "common/base/unique_fd.h"
 #include "common/wire/frame.h"
 #include "common/zmtp/mechanism.h"
@@ -67,7 +66,7 @@ class ZmtpStream {
   std::size_t fill(std::size_t most = SIZE_MAX);
   /// Goes on with what was read. `message`: the parts of the next one, at most kMostParts. The
   /// vector is empty before.
-  Next next(std::vector<zmq::message_t>& parts);
+  Next next(std::vector<MessagePart>& parts);
   /// After Next::asks: the other end may send messages, and the stream is open.
   void accept();
   /// After Next::asks: tells the other end that its key is not authorised. The stream has ended.
@@ -116,7 +115,7 @@ class ZmtpStream {
   void shake_hands(const ZmtpReceiver::Part& whole);
   /// Decrypts a part that has come whole. False: it ends the connection.
   bool decrypt(ZmtpReceiver::Part& whole);
-  void add(zmq::message_t body, std::uint8_t flags);
+  void add(MessagePart body, std::uint8_t flags);
   void open();
   void end(std::string why);
 
@@ -131,7 +130,7 @@ class ZmtpStream {
 
   /// The parts so far of the message that is being received, and their bytes; before the connection
   /// is open, all bytes of its handshake.
-  std::vector<zmq::message_t> parts_;
+  std::vector<MessagePart> parts_;
   std::size_t bytes_ = 0;
   std::uint64_t messages_ = 0;
 

@@ -49,7 +49,7 @@ class Watcher {
                             [this](const Request&, const wire::Gone&) { ++gone_; });
     Bus::Events events;
     events.on_refused = [](const Error& error) { throw std::runtime_error(error.to_string()); };
-    bus_.emplace(reactor_, context_, std::move(session), std::move(handlers), std::move(events));
+    bus_.emplace(reactor_, std::move(session), std::move(handlers), std::move(events));
     turn_until([this] { return bus_->is_up(); }, "the broker answers");
     std::size_t answered = 0;
     for (const ProcId& peer : peers) {
@@ -79,7 +79,6 @@ class Watcher {
   }
 
   Reactor reactor_;
-  zmq::context_t context_{1};
   std::size_t waits_for_;
   std::size_t gone_ = 0;
   std::optional<Bus> bus_;

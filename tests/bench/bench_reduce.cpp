@@ -41,11 +41,11 @@ Session::Options session_of(const std::string& endpoint) {
 /// each it reads an answer as it would come from a proc, and answers with all of them reduced.
 class StubHost {
  public:
-  StubHost(Reactor& reactor, zmq::context_t& context, const std::string& endpoint) {
+  StubHost(Reactor& reactor, const std::string& endpoint) {
     Bus::Events events;
     events.on_data = [this](const wire::Envelope& envelope, const wire::CallHeader& header,
                             Bytes body) { bus_->answer_call(envelope, header, collect(body)); };
-    bus_.emplace(reactor, context, session_of(endpoint), Dispatcher(), std::move(events));
+    bus_.emplace(reactor, session_of(endpoint), Dispatcher(), std::move(events));
   }
   bool is_up() const { return bus_->is_up(); }
   const ProcId& self() const { return *bus_->self(); }
@@ -72,7 +72,7 @@ class StubHosts {
  public:
   StubHosts(const std::string& endpoint, std::size_t count) {
     for (std::size_t i = 0; i < count; ++i)
-      hosts_.push_back(std::make_unique<StubHost>(reactor_, context_, endpoint));
+      hosts_.push_back(std::make_unique<StubHost>(reactor_, endpoint));
     const auto give_up = Clock::now() + kReduceLimit;
     while (!std::ranges::all_of(hosts_, [](const auto& host) { return host->is_up(); })) {
       reactor_.turn(std::chrono::seconds(1));
@@ -94,7 +94,6 @@ class StubHosts {
 
  private:
   Reactor reactor_;
-  zmq::context_t context_{1};
   std::vector<std::unique_ptr<StubHost>> hosts_;
   std::vector<ProcId> ids_;
   std::thread thread_;
@@ -111,7 +110,7 @@ Partial placed(Partial part, std::uint64_t first) {
 class Asker {
  public:
   explicit Asker(const std::string& endpoint) {
-    bus_.emplace(reactor_, context_, session_of(endpoint), Dispatcher(), Bus::Events());
+    bus_.emplace(reactor_, session_of(endpoint), Dispatcher(), Bus::Events());
     turn_until([this] { return bus_->is_up(); });
   }
   /// Asks `ranks` ranks of these hosts, and puts together what comes.
@@ -153,7 +152,6 @@ class Asker {
   }
 
   Reactor reactor_;
-  zmq::context_t context_{1};
   std::optional<Bus> bus_;
 };
 

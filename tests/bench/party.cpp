@@ -43,7 +43,7 @@ Party::Party(const std::string& address, Dispatcher handlers, Bus::Events events
   session.hello.kind = wire::PeerKind::launcher;
   session.hello.incarnation = random_u64();
   events.on_refused = [](const Error& error) { fail_with(error); };
-  bus_.emplace(reactor_, context_, std::move(session), std::move(handlers), std::move(events));
+  bus_.emplace(reactor_, std::move(session), std::move(handlers), std::move(events));
   turn_until([this] { return bus_->is_up(); });
 }
 

@@ -29,7 +29,6 @@ class Party {
 
  private:
   Reactor reactor_;
-  zmq::context_t context_{1};
   std::optional<Bus> bus_;
 };
 

@@ -18,8 +18,8 @@ struct Copy {
   std::string body;
 };
 
-std::vector<zmq::message_t> split(const std::uint8_t* data, std::size_t size) {
-  std::vector<zmq::message_t> parts;
+std::vector<MessagePart> split(const std::uint8_t* data, std::size_t size) {
+  std::vector<MessagePart> parts;
   for (std::size_t at = 0; at + 4 <= size && parts.size() < 16;) {
     std::uint32_t length = 0;
     std::memcpy(&length, data + at, sizeof length);

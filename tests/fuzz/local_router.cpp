@@ -46,9 +46,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static Reactor reactor;
   static StreamRouter router(reactor, StreamRouter::Limits{}, [] {
     StreamRouter::Events events;
-    events.on_message = [](ConnectionId from, std::vector<zmq::message_t>& parts) {
+    events.on_message = [](ConnectionId from, std::vector<MessagePart>& parts) {
       fuzz::Message& message = heard[from].emplace_back();
-      for (const auto& part : parts) message.push_back(part.to_string());
+      for (const auto& part : parts) message.emplace_back(part.view());
     };
     events.on_accepted = [](ConnectionId id, int) { accepted.push_back(id); };
     events.on_ended = [](ConnectionId id, const ZmtpStream& stream) {

@@ -59,10 +59,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   events.on_open = [&] { ++opened; };
   events.on_handshake_failed = [](BrokerSocket::Failure) {};
   events.on_readable = [&] {
-    std::vector<zmq::message_t> parts;
+    std::vector<MessagePart> parts;
     if (!socket->receive(parts)) return false;
     fuzz::Message& message = heard.emplace_back();
-    for (const auto& part : parts) message.push_back(part.to_string());
+    for (const auto& part : parts) message.emplace_back(part.view());
     return true;
   };
   events.on_writable = [] {};

@@ -19,11 +19,9 @@ const char* __tsan_default_options() {
 // not compiled with it), so what libzmq itself touches is left out, and what libsodium does for it
 // (CURVE). Races in our own code are seen all the same: race.cpp proves it in every run. The
 // descriptor of a socket is libzmq's too: libzmq closes it unseen, and the next user of the same
-// number seems to race with the reactor's last use of it. The block of a pack that libzmq has sent
-// comes back by one of libzmq's threads, which then seem to race with the writer of the block.
+// number seems to race with the reactor's last use of it.
 const char* __tsan_default_suppressions() {
   return "called_from_lib:libzmq.so.5\n"
          "called_from_lib:libsodium.so.23\n"
-         "race:meshbus::Reactor::forget_socket\n"
-         "race:give_block_back";
+         "race:meshbus::Reactor::forget_socket";
 }

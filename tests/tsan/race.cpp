@@ -10,6 +10,7 @@
 #include <zmq.hpp>
 
 #include "common/loop/reactor.h"
+#include "common/loop/zmq_watch.h"
 
 namespace {
 
@@ -21,7 +22,7 @@ class Counter {
   Counter(zmq::context_t& context, meshbus::Reactor& reactor)
       : socket_(context, zmq::socket_type::pull), reactor_(reactor) {
     socket_.bind("inproc://counter");
-    reactor_.watch_socket(socket_.handle(), [this] { return on_messages(); });
+    watch_zmq(reactor_, socket_.handle(), [this] { return on_messages(); });
   }
   ~Counter() { reactor_.forget_socket(socket_.handle()); }
   Counter(const Counter&) = delete;

@@ -24,8 +24,8 @@ TestLauncher::TestLauncher(Loop& loop, const std::string& endpoint, std::string 
       .on<wire::Log>(Role::host, [this](const Request& request, const wire::Log& message) {
         on_log(request, message);
       });
-  bus_ = std::make_unique<Bus>(loop.reactor, loop.context, std::move(options), std::move(handlers),
-                               Bus::Events());
+  bus_ =
+      std::make_unique<Bus>(loop.reactor, std::move(options), std::move(handlers), Bus::Events());
 }
 
 void TestLauncher::on_state_changed(const wire::StateChanged& message) {

@@ -50,8 +50,7 @@ class TestPeer {
     events.on_undeliverable = [this](const wire::Envelope& envelope, const Error& error) {
       returned.emplace_back(envelope, error);
     };
-    bus.emplace(loop.reactor, loop.context, std::move(options), std::move(handlers),
-                std::move(events));
+    bus.emplace(loop.reactor, std::move(options), std::move(handlers), std::move(events));
   }
   /// Waits until it is registered.
   TestPeer& up() {

@@ -39,10 +39,11 @@ class RawPeer {
       REQUIRE(socket_.send(zmq::buffer(parts[i]), i + 1 < parts.size() ? zmq::send_flags::sndmore
                                                                        : zmq::send_flags::none));
   }
-  void send(Frame frame) {
+  void send(const Frame& frame) {
     for (std::size_t i = 0; i < frame.parts.size(); ++i)
-      REQUIRE(socket_.send(frame.parts[i], i + 1 < frame.parts.size() ? zmq::send_flags::sndmore
-                                                                      : zmq::send_flags::none));
+      REQUIRE(socket_.send(zmq::buffer(frame.parts[i].view()), i + 1 < frame.parts.size()
+                                                                   ? zmq::send_flags::sndmore
+                                                                   : zmq::send_flags::none));
   }
   void send_message(const wire::Envelope& envelope, Bytes body, bool link = false) {
     FrameWriter writer(envelope.lane(), link);
@@ -85,12 +86,12 @@ class RawPeer {
  private:
   void read() {
     for (;;) {
-      std::vector<zmq::message_t> parts;
+      std::vector<MessagePart> parts;
+      zmq::message_t part;
       do {
-        zmq::message_t part;
         if (!socket_.recv(part, zmq::recv_flags::dontwait)) return;
-        parts.push_back(std::move(part));
-      } while (parts.back().more());
+        parts.emplace_back(part.data(), part.size());
+      } while (part.more());
       auto reader = FrameReader::open(parts);
       REQUIRE(reader.has_value());
       FrameReader::Message message;

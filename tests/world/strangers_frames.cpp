@@ -17,7 +17,7 @@ namespace {
 Parts parts_of(FrameWriter& writer) {
   Frame frame = writer.finish();
   Parts parts;
-  for (auto& part : frame.parts) parts.push_back(part.to_string());
+  for (auto& part : frame.parts) parts.emplace_back(part.view());
   return parts;
 }
 

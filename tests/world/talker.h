@@ -49,8 +49,7 @@ struct Talker {
         ++told_control;
       }
     };
-    bus.emplace(loop.reactor, loop.context, std::move(options), std::move(handlers),
-                std::move(events));
+    bus.emplace(loop.reactor, std::move(options), std::move(handlers), std::move(events));
   }
   void hear(std::uint64_t number, std::uint64_t& last, const char* lane) {
     if (number <= last)

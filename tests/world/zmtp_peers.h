@@ -106,10 +106,10 @@ class ZmtpClient {
     events.on_open = [this] { ++opened; };
     events.on_handshake_failed = [this](BrokerSocket::Failure failure) { failed = failure; };
     events.on_readable = [this] {
-      std::vector<zmq::message_t> parts;
+      std::vector<MessagePart> parts;
       if (!connection->receive(parts)) return false;
       Parts& message = received.emplace_back();
-      for (const auto& part : parts) message.push_back(part.to_string());
+      for (const auto& part : parts) message.emplace_back(part.view());
       return true;
     };
     events.on_writable = [this] { flush(); };

@@ -62,7 +62,6 @@ void ProcEnding::begin_stop(int code, std::chrono::milliseconds grace, const std
       leave(end, [this] {
         const int code_now = parts_.life.exit_code();
         if (!is_process_) return cut_off(code_now, "its main() does not ask whether it is to stop");
-        parts_.context.close();
         ::_exit(code_now);
       });
     });

@@ -6,8 +6,6 @@
 #include <optional>
 #include <string>
 
-#include <zmq.hpp>
-
 #include "agent/proc/actors/actor_system.h"
 #include "agent/proc/loop/work_queue.h"
 #include "agent/proc/runtime/actor_sends.h"
@@ -37,7 +35,6 @@ class ProcEnding {
     /// SIGTERM and SIGINT are the program's own.
     bool leaves_signals;
     Proc& proc;
-    zmq::context_t& context;
     SharedLoop& loop;
     ProcLife& life;
     WorkQueue& work;

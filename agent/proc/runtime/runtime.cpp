@@ -81,7 +81,6 @@ Runtime::Runtime(Bootstrap bootstrap, ProcProgram program, Kind kind, std::funct
                .has_main = program_.main_ != nullptr,
                .leaves_signals = leaves_signals(program_),
                .proc = proc_,
-               .context = context_,
                .loop = loop_,
                .life = life_,
                .work = work_,
@@ -208,8 +207,8 @@ ActorSystem::Outside Runtime::make_outside() {
 
 void Runtime::run_reactor() {
   Reactor& reactor = loop_.reactor();
-  bus_ = std::make_unique<Bus>(reactor, context_, session_options(bootstrap_), make_handlers(),
-                               make_events());
+  bus_ =
+      std::make_unique<Bus>(reactor, session_options(bootstrap_), make_handlers(), make_events());
   settings_.attach(*bus_);
   intake_.attach(*bus_);
   reactor.add_turn_end([this] { intake_.close_run(); });
@@ -223,7 +222,6 @@ void Runtime::run_reactor() {
     actors_.detach();
   }
   // The bus is closed, and stays: threads that still run may send.
-  context_.close();  // waits for what still leaves, as long as the socket lingers
 }
 
 Dispatcher Runtime::make_handlers() {

@@ -7,8 +7,6 @@
 #include <optional>
 #include <string>
 
-#include <zmq.hpp>
-
 #include "agent/proc/actors/actor_system.h"
 #include "agent/proc/loop/work_queue.h"
 #include "agent/proc/runtime/actor_sends.h"
@@ -49,7 +47,7 @@ class Runtime {
   static bool leaves_signals(const ProcProgram& program) noexcept {
     return program.leaves_signals_;
   }
-  /// Throws std::system_error and zmq::error_t when there are no descriptors or no memory left, and
+  /// Throws std::system_error when there are no descriptors or no memory left, and
   /// std::runtime_error where check() has an error.
   /// Nothing runs before run(). `on_cut`, of a pseudo-proc: it has just been cut off; on the
   /// reactor's thread.
@@ -113,7 +111,6 @@ class Runtime {
   Proc proc_;
   World world_;
   ProcLife life_;
-  zmq::context_t context_;
   SharedLoop loop_;
   std::unique_ptr<Bus> bus_;
   ProcSender sender_;

@@ -29,11 +29,8 @@ bool may_mend(ErrorCode code) {
 
 }  // namespace
 
-LogReader::LogReader(Reactor& reactor, zmq::context_t& context, Options options, Events events)
-    : reactor_(reactor),
-      context_(context),
-      options_(std::move(options)),
-      events_(std::move(events)) {
+LogReader::LogReader(Reactor& reactor, Options options, Events events)
+    : reactor_(reactor), options_(std::move(options)), events_(std::move(events)) {
   for (const HostAddr& host : options_.hosts) {
     sources_.push_back(std::make_unique<Source>(Source{.host = host, .last = reactor_.now()}));
     open(*sources_.back());
@@ -68,8 +65,8 @@ void LogReader::open(Source& source) {
   };
   events.on_trouble = [&source](const std::string& reason) { source.problem = reason; };
   events.on_refused = [this, &source](const Error& error) { end(source, fail(error)); };
-  source.bus = std::make_unique<Bus>(reactor_, context_, std::move(session), std::move(handlers),
-                                     std::move(events));
+  source.bus =
+      std::make_unique<Bus>(reactor_, std::move(session), std::move(handlers), std::move(events));
 }
 
 void LogReader::ask(Source& source) {

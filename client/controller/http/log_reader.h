@@ -10,8 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include <zmq.hpp>
-
 #include "common/bus/bus.h"
 #include "common/loop/reactor.h"
 #include "meshbus/address.h"
@@ -46,7 +44,7 @@ class LogReader {
     /// No more comes from that host: everything has come, or why not.
     std::function<void(const HostAddr&, const Result<void>&)> on_end;
   };
-  LogReader(Reactor& reactor, zmq::context_t& context, Options options, Events events);
+  LogReader(Reactor& reactor, Options options, Events events);
   ~LogReader();
   LogReader(const LogReader&) = delete;
   LogReader& operator=(const LogReader&) = delete;
@@ -83,7 +81,6 @@ class LogReader {
   void end(Source& source, const Result<void>& how);
 
   Reactor& reactor_;
-  zmq::context_t& context_;
   Options options_;
   Events events_;
   std::vector<std::unique_ptr<Source>> sources_;

@@ -45,7 +45,7 @@ bool PageLogs::is_full() const noexcept {
 void PageLogs::add(const http::HttpServer::Reply& reply, LogReader::Options options) {
   Stream& stream = streams_.emplace_back(Stream{.reply = reply});
   stream.reader = std::make_unique<LogReader>(
-      reactor_, context_, std::move(options),
+      reactor_, std::move(options),
       LogReader::Events{.on_pieces =
                             [&stream](const std::vector<LogReader::Piece>& pieces) {
                               stream.waiting += pieces_event(pieces);

@@ -5,8 +5,6 @@
 #include <memory>
 #include <string>
 
-#include <zmq.hpp>
-
 #include "client/controller/http/log_reader.h"
 #include "common/http/http_server.h"
 #include "common/loop/reactor.h"
@@ -17,7 +15,7 @@ namespace meshbus {
 /// What a browser has not read is not asked for. Lives on the reactor's thread.
 class PageLogs {
  public:
-  PageLogs(Reactor& reactor, zmq::context_t& context) : reactor_(reactor), context_(context) {}
+  PageLogs(Reactor& reactor) : reactor_(reactor) {}
   ~PageLogs();
   PageLogs(const PageLogs&) = delete;
   PageLogs& operator=(const PageLogs&) = delete;
@@ -38,7 +36,6 @@ class PageLogs {
   void tick();
 
   Reactor& reactor_;
-  zmq::context_t& context_;
   std::list<Stream> streams_;
   Reactor::TimerId timer_ = 0;
 };

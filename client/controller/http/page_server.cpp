@@ -73,13 +73,12 @@ HttpResponse find_file(std::string_view path) {
 
 }  // namespace
 
-PageServer::PageServer(Reactor& reactor, zmq::context_t& context, http::HttpSocket socket,
-                       Options options)
+PageServer::PageServer(Reactor& reactor, http::HttpSocket socket, Options options)
     : reactor_(reactor),
       access_(socket.address, std::move(options.token), http::machine_names()),
       reach_(options.site.reach),
-      logs_(reactor, context),
-      site_(reactor, context, std::move(options.site), [this] { on_change(); }),
+      logs_(reactor),
+      site_(reactor, std::move(options.site), [this] { on_change(); }),
       server_(reactor, std::move(socket), kLimits,
               [this](const HttpRequest& request, const HttpServer::Reply& reply) {
                 on_request(request, reply);

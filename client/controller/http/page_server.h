@@ -6,8 +6,6 @@
 #include <string>
 #include <vector>
 
-#include <zmq.hpp>
-
 #include "client/controller/controller_counts.h"
 #include "client/controller/http/controller_metrics.h"
 #include "client/controller/http/page_acts.h"
@@ -29,7 +27,7 @@ class PageServer {
     /// How the page acts; nothing: it only reads.
     std::optional<PageActs::Options> acts = {};
   };
-  PageServer(Reactor& reactor, zmq::context_t& context, http::HttpSocket socket, Options options);
+  PageServer(Reactor& reactor, http::HttpSocket socket, Options options);
   ~PageServer();
   PageServer(const PageServer&) = delete;
   PageServer& operator=(const PageServer&) = delete;

@@ -4,9 +4,8 @@
 
 namespace meshbus {
 
-PageThread::PageThread(zmq::context_t& context, http::HttpSocket socket,
-                       PageServer::Options options)
-    : server_(reactor_, context, std::move(socket), std::move(options)),
+PageThread::PageThread(http::HttpSocket socket, PageServer::Options options)
+    : server_(reactor_, std::move(socket), std::move(options)),
       thread_([this] { reactor_.run(); }) {}
 
 PageThread::~PageThread() {

@@ -2,8 +2,6 @@
 
 #include <thread>
 
-#include <zmq.hpp>
-
 #include "client/controller/controller_counts.h"
 #include "client/controller/http/page_server.h"
 #include "common/loop/reactor.h"
@@ -14,7 +12,7 @@ namespace meshbus {
 /// the controller must not lose.
 class PageThread {
  public:
-  PageThread(zmq::context_t& context, http::HttpSocket socket, PageServer::Options options);
+  PageThread(http::HttpSocket socket, PageServer::Options options);
   ~PageThread();
   PageThread(const PageThread&) = delete;
   PageThread& operator=(const PageThread&) = delete;

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include <CLI/CLI.hpp>
-#include <zmq.hpp>
 
 #include "client/controller/controller.h"
 #include "client/controller/event_json.h"
@@ -55,8 +54,7 @@ int give_up(int code, const std::string& why) {
 /// The controller as a process: its lifeline, its signals, its output, its exit code.
 class Program {
  public:
-  Program(zmq::context_t& context, Controller::Options options, int lifeline,
-          ServiceManager manager)
+  Program(Controller::Options options, int lifeline, ServiceManager manager)
       : manager_(std::move(manager)),
         writer_(
             reactor_, STDOUT_FILENO, kOutputLimit,
@@ -64,7 +62,7 @@ class Program {
               return lost_json_line(lines, std::chrono::system_clock::now());
             },
             [this] { end("nobody reads what the controller says"); }),
-        controller_(reactor_, context, std::move(options), events()),
+        controller_(reactor_, std::move(options), events()),
         lifeline_(lifeline) {
     sigset_t ends;
     sigemptyset(&ends);
@@ -88,8 +86,8 @@ class Program {
     if (lifeline_) reactor_.forget(lifeline_.get());
   }
   /// Serves the page until the end.
-  void serve(zmq::context_t& context, http::HttpSocket socket, PageServer::Options options) {
-    page_.emplace(context, std::move(socket), std::move(options));
+  void serve(http::HttpSocket socket, PageServer::Options options) {
+    page_.emplace(std::move(socket), std::move(options));
     count();
   }
   Program(const Program&) = delete;
@@ -268,7 +266,7 @@ int run(int argc, char** argv) {
   auto page = make_page(arguments, *options);
   if (!page) return give_up(exits::kUsage, page.error().to_string());
 
-  // Before any thread is made: libzmq's are to take none of these signals.
+  // Before any thread is made: none of them is to take these signals.
   auto manager = ServiceManager::from_environment();
   sigset_t ends;
   sigemptyset(&ends);
@@ -277,12 +275,11 @@ int run(int argc, char** argv) {
   sigaddset(&ends, SIGHUP);
   ::sigprocmask(SIG_BLOCK, &ends, nullptr);
   ::signal(SIGPIPE, SIG_IGN);
-  zmq::context_t context(1);
   const std::string socket_file = *page ? (*page)->socket.path : "";
-  Program program(context, std::move(*options), arguments.lifeline_fd, std::move(manager));
+  Program program(std::move(*options), arguments.lifeline_fd, std::move(manager));
   if (*page) {
     std::fprintf(stderr, "meshbus-controller: the page is at %s\n", (*page)->socket.url.c_str());
-    program.serve(context, std::move((*page)->socket), std::move((*page)->options));
+    program.serve(std::move((*page)->socket), std::move((*page)->options));
   }
   const int code = program.run();
   if (!socket_file.empty()) ::unlink(socket_file.c_str());

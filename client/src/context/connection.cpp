@@ -10,8 +10,7 @@
 namespace meshbus {
 Connection::Connection(ContextCore& core, HostAddr gateway)
     : core_(core),
-      gateway_(core.reactor(), core.zmq_context(), std::move(gateway), make_options(),
-               make_events()),
+      gateway_(core.reactor(), std::move(gateway), make_options(), make_events()),
       updates_(gateway_, hosts_),
       upkeep_(core.reactor(), core.config(), gateway_, hosts_, updates_),
       calls_(core, gateway_, hosts_, updates_) {
@@ -22,7 +21,7 @@ Connection::Connection(ContextCore& core, HostAddr gateway)
 
 Connection::Connection(ContextCore& core)
     : core_(core),
-      gateway_(core.reactor(), core.zmq_context(), HostAddr::local(0), {}, {}),
+      gateway_(core.reactor(), HostAddr::local(0), {}, {}),
       updates_(gateway_, hosts_),
       upkeep_(core.reactor(), core.config(), gateway_, hosts_, updates_),
       calls_(core, gateway_, hosts_, updates_) {

@@ -9,7 +9,6 @@ namespace meshbus {
 
 ContextCore::ContextCore(ContextOptions options, Config config)
     : options_(std::move(options)), config_(std::move(config)) {
-  zmq_context_.set(zmq::ctxopt::max_sockets, 1024);
   thread_ = start_masked_thread([this] {
     ask_for_short_slices();
     reactor_.run_until([] { return false; });

@@ -11,8 +11,6 @@
 #include <thread>
 #include <type_traits>
 
-#include <zmq.hpp>
-
 #include "client/src/base/handler_thread.h"
 #include "client/src/base/host_ways.h"
 #include "client/src/base/returned_messages.h"
@@ -39,7 +37,6 @@ class ContextCore {
   const Config& config() const noexcept { return config_; }
   const ContextOptions& options() const noexcept { return options_; }
   Reactor& reactor() noexcept { return reactor_; }
-  zmq::context_t& zmq_context() noexcept { return zmq_context_; }
   HandlerThread& handlers() noexcept { return handlers_; }
   /// Messages of this launcher that have not arrived.
   ReturnedMessages& returned() noexcept { return returned_; }
@@ -109,7 +106,6 @@ class ContextCore {
   ContextOptions options_;
   Config config_;
   const OwnProcess process_;
-  zmq::context_t zmq_context_{1};
   Reactor reactor_;
   /// Reactor thread.
   std::map<Connection*, std::unique_ptr<Connection>> connections_;

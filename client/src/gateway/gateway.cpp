@@ -17,10 +17,8 @@ constexpr std::chrono::seconds kMoveLimit{2};
 
 }  // namespace
 
-Gateway::Gateway(Reactor& reactor, zmq::context_t& context, HostAddr host, Options options,
-                 Events events)
+Gateway::Gateway(Reactor& reactor, HostAddr host, Options options, Events events)
     : reactor_(reactor),
-      context_(context),
       host_(std::move(host)),
       options_(std::move(options)),
       events_(std::move(events)),
@@ -53,7 +51,7 @@ void Gateway::connect() {
   // Nothing that arrives here is queued: it is counted as taken at once.
   events.when_taken = [](const std::function<void()>& then) { then(); };
   since_ = reactor_.now();
-  bus_ = std::make_unique<Bus>(reactor_, context_, std::move(options), events_.make_handlers(),
+  bus_ = std::make_unique<Bus>(reactor_, std::move(options), events_.make_handlers(),
                                std::move(events));
   bus_->set_body_limit(options_.body_limit);
 }

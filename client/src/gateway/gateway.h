@@ -43,7 +43,7 @@ class Gateway {
     std::function<void(const HostAddr&, Session::Options&)> reach = {};
   };
 
-  Gateway(Reactor& reactor, zmq::context_t& context, HostAddr host, Options options, Events events);
+  Gateway(Reactor& reactor, HostAddr host, Options options, Events events);
   ~Gateway() = default;
   Gateway(const Gateway&) = delete;
   Gateway& operator=(const Gateway&) = delete;
@@ -81,7 +81,6 @@ class Gateway {
   void on_refused(const Error& error);
 
   Reactor& reactor_;
-  zmq::context_t& context_;
   HostAddr host_;
   const Options options_;
   Events events_;

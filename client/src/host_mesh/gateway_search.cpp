@@ -21,8 +21,8 @@ using Clock = std::chrono::steady_clock;
 std::optional<Error> find_problem(const ContextCore& core, const HostAddr& host) {
   if (host.is_any() || host.is_wildcard())
     return Error(ErrorCode::configuration_error, "that is no address to connect to");
-  // A host that is starting listens before it announces itself. And libzmq must not get names that
-  // cannot be found: they would stall all else.
+  // A host that is starting listens before it announces itself. And a session would
+  // ask for a name that cannot be found again and again.
   if (const auto listens = probe(core.ways().find(host).socket.value_or(host)); !listens) {
     if (listens.error().code() == ErrorCode::unauthorised) return listens.error();
     const auto& why = listens.error().detail();

@@ -68,10 +68,9 @@ std::optional<SiteBroker> to_broker(const wire::HostState& state) {
 
 }  // namespace
 
-HostFeed::HostFeed(Reactor& reactor, zmq::context_t& context, SiteTable& table, Options options,
+HostFeed::HostFeed(Reactor& reactor, SiteTable& table, Options options,
                    std::function<void()> on_change)
     : reactor_(reactor),
-      context_(context),
       table_(table),
       options_(std::move(options)),
       on_change_(std::move(on_change)),
@@ -118,8 +117,7 @@ void HostFeed::open() {
     reactor_.cancel(timer_);
     timer_ = reactor_.after(kRefusedAgain, [this] { on_tick(); });
   };
-  bus_ = std::make_unique<Bus>(reactor_, context_, std::move(session), Dispatcher(),
-                               std::move(events));
+  bus_ = std::make_unique<Bus>(reactor_, std::move(session), Dispatcher(), std::move(events));
 }
 
 void HostFeed::lose(const Error& error) {

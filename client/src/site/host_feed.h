@@ -7,8 +7,6 @@
 #include <set>
 #include <string>
 
-#include <zmq.hpp>
-
 #include "client/src/site/site_table.h"
 #include "common/bus/bus.h"
 #include "common/loop/reactor.h"
@@ -28,8 +26,7 @@ class HostFeed {
     std::function<void(const HostAddr&, Session::Options&)> reach;
   };
   /// `on_change`: something may have changed in the table.
-  HostFeed(Reactor& reactor, zmq::context_t& context, SiteTable& table, Options options,
-           std::function<void()> on_change);
+  HostFeed(Reactor& reactor, SiteTable& table, Options options, std::function<void()> on_change);
   ~HostFeed();
   HostFeed(const HostFeed&) = delete;
   HostFeed& operator=(const HostFeed&) = delete;
@@ -93,7 +90,6 @@ class HostFeed {
   void drop_round();
 
   Reactor& reactor_;
-  zmq::context_t& context_;
   SiteTable& table_;
   Options options_;
   std::function<void()> on_change_;

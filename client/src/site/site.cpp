@@ -56,8 +56,7 @@ Site::Impl::Impl(std::shared_ptr<ContextCore> core, SiteFeed::Options options)
     core->reach(host, session);
   };
   core_->run([&] {
-    feed_ = std::make_unique<SiteFeed>(core_->reactor(), core_->zmq_context(), std::move(options),
-                                       [this] { note(); });
+    feed_ = std::make_unique<SiteFeed>(core_->reactor(), std::move(options), [this] { note(); });
   });
 }
 

@@ -12,8 +12,7 @@ constexpr std::size_t kHostsPerPeriod = 200;
 
 }  // namespace
 
-SiteFeed::SiteFeed(Reactor& reactor, zmq::context_t& context, Options options,
-                   std::function<void()> on_change)
+SiteFeed::SiteFeed(Reactor& reactor, Options options, std::function<void()> on_change)
     : table_(options.hosts, options.site, std::chrono::system_clock::now()),
       on_change_(std::move(on_change)) {
   const std::set<HostAddr> hosts(options.hosts.begin(), options.hosts.end());
@@ -21,7 +20,7 @@ SiteFeed::SiteFeed(Reactor& reactor, zmq::context_t& context, Options options,
       std::max<std::size_t>(1, (hosts.size() + kHostsPerPeriod - 1) / kHostsPerPeriod);
   for (const auto& host : hosts)
     feeds_.emplace(
-        host, std::make_unique<HostFeed>(reactor, context, table_,
+        host, std::make_unique<HostFeed>(reactor, table_,
                                          HostFeed::Options{.host = host,
                                                            .period = options.site.period * share,
                                                            .limit = options.site.limit,

@@ -6,8 +6,6 @@
 #include <memory>
 #include <vector>
 
-#include <zmq.hpp>
-
 #include "client/src/site/host_feed.h"
 #include "client/src/site/site_table.h"
 #include "common/bus/bus.h"
@@ -27,8 +25,7 @@ class SiteFeed {
   };
   /// `on_change`: called in the turn in which something may have changed; see
   /// SiteTable::sequence().
-  SiteFeed(Reactor& reactor, zmq::context_t& context, Options options,
-           std::function<void()> on_change);
+  SiteFeed(Reactor& reactor, Options options, std::function<void()> on_change);
   SiteFeed(const SiteFeed&) = delete;
   SiteFeed& operator=(const SiteFeed&) = delete;
 

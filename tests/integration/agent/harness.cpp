@@ -36,7 +36,7 @@ AgentHarness::AgentHarness(Options options) {
   events.on_shutdown = [this](bool ok) { shut_down = ok; };
   events.on_keeper_lost = [this] { keeper_lost = true; };
   agent_ = std::make_unique<host::HostAgent>(
-      loop_.reactor, loop_.context,
+      loop_.reactor,
       host::HostAgent::Options{.host = *host_,
                                .broker = *host_,
                                .containment = "sweep",

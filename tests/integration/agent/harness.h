@@ -10,8 +10,6 @@
 #include <string>
 #include <vector>
 
-#include <zmq.hpp>
-
 #include "agent/host/host_agent.h"
 #include "broker/broker.h"
 #include "common/bus/bus.h"
@@ -92,7 +90,6 @@ class AgentHarness {
   std::string endpoint() const { return host_->zmq_endpoint(); }
   const TempDir& dir() const { return dir_; }
   Loop& loop() { return loop_; }
-  zmq::context_t& context() { return loop_.context; }
   Reactor& reactor() { return loop_.reactor; }
   Process& keeper() { return keeper_.process; }
   host::HostAgent& agent() { return *agent_; }

@@ -115,7 +115,7 @@ TEST_CASE(
   auto messages = some_of_each(harness, mesh);
 
   Session session(
-      harness.reactor(), harness.context(),
+      harness.reactor(),
       session_options(harness.endpoint(),
                       hello_of(wire::PeerKind::launcher,
                                ProcId(harness.host(), *Name::make("client")).to_string(), 77)),

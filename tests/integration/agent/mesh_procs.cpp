@@ -31,8 +31,8 @@ class FakeProc {
                                      stop_reason = text_of(stop.reason());
                                      bus_->answer(request, wire::AckT());
                                    });
-    bus_ = std::make_unique<Bus>(harness.reactor(), harness.context(), std::move(options),
-                                 std::move(handlers), Bus::Events());
+    bus_ = std::make_unique<Bus>(harness.reactor(), std::move(options), std::move(handlers),
+                                 Bus::Events());
     harness.wait("the proc's session", [this] { return bus_->is_up(); });
   }
 

@@ -260,8 +260,7 @@ TEST_CASE("agent: the owner's connection is cut and comes back: not gone") {
       harness.endpoint(), hello_of(wire::PeerKind::launcher,
                                    ProcId(harness.host(), *Name::make("client")).to_string(), 5));
   const auto connect = [&] {
-    auto bus = std::make_unique<Bus>(harness.reactor(), harness.context(), options, Dispatcher(),
-                                     Bus::Events());
+    auto bus = std::make_unique<Bus>(harness.reactor(), options, Dispatcher(), Bus::Events());
     harness.wait("a session", [&] { return bus->is_up(); });
     return bus;
   };

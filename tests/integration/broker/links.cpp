@@ -224,9 +224,9 @@ TEST_CASE("broker: what waits for a lost link comes back") {
   envelope.mutate_role(Role::broker);
   FrameWriter writer(wire::Lane::control, /*link=*/true);
   writer.add(envelope, encode_control({}, std::move(welcome)));
-  Frame frame = writer.finish();
+  const Frame frame = writer.finish();
   REQUIRE(frozen.send(id, zmq::send_flags::sndmore).has_value());
-  REQUIRE(frozen.send(frame.parts[0], zmq::send_flags::none).has_value());
+  REQUIRE(frozen.send(zmq::buffer(frame.parts[0].view()), zmq::send_flags::none).has_value());
   REQUIRE(hosts.loop.until([&] { return hosts.a->counters().delivered > 10; }));
   frozen.close();
   for (std::size_t i = 0; i < kMessages; ++i) (void)sender.bus->send(to, 1, body);

@@ -172,7 +172,7 @@ TEST_CASE(
   FrameWriter writer(wire::Lane::control);
   writer.add(wire::Envelope(), encode_control({}, wire::HelloT(hello)));
   std::vector<std::string> parts;
-  for (const auto& part : writer.finish().parts) parts.push_back(part.to_string());
+  for (const auto& part : writer.finish().parts) parts.emplace_back(part.view());
   REQUIRE(slow.begin_handshake());
   REQUIRE(slow.send(parts));
   REQUIRE(host.loop.until([&] { return host.broker->peers() == 2; }));

@@ -14,7 +14,7 @@
 #include <system_error>
 #include <thread>
 
-#include "common/zmtp/socket_monitor.h"
+#include "tests/support/socket_monitor.h"
 #include "tests/support/temp_dir.h"
 #include "tests/world/loop.h"
 #include "tests/world/strangers_zmtp.h"
@@ -32,9 +32,9 @@ class Router {
  public:
   explicit Router(const std::string& path) {
     StreamRouter::Events events;
-    events.on_message = [this](ConnectionId from, std::vector<zmq::message_t>& parts) {
+    events.on_message = [this](ConnectionId from, std::vector<MessagePart>& parts) {
       Parts message;
-      for (const auto& part : parts) message.push_back(part.to_string());
+      for (const auto& part : parts) message.emplace_back(part.view());
       if (on_message) on_message(from, message);
       received[from].push_back(std::move(message));
     };

@@ -213,7 +213,7 @@ TEST_CASE("local socket: any of its handlers may destroy it") {
     events.on_open = [handler] { handler(At::open); };
     events.on_handshake_failed = [handler](BrokerSocket::Failure) { handler(At::failed); };
     events.on_readable = [handler, &connection] {
-      std::vector<zmq::message_t> parts;
+      std::vector<MessagePart> parts;
       const bool is_more = connection->receive(parts);
       handler(At::readable);
       return is_more;

@@ -324,7 +324,7 @@ TEST_CASE(
     // yet.
     std::uint64_t credit = 0;
     const auto listen = [&] {
-      std::vector<zmq::message_t> parts;
+      std::vector<MessagePart> parts;
       for (std::size_t got = 1; got > 0;) {
         got = sender.fill();
         for (auto next = sender.next(parts); next != ZmtpStream::Next::none;

@@ -49,7 +49,7 @@ class EndingBroker {
     StreamRouter::Events events;
     std::optional<StreamRouter> router;
     bool is_told = false;
-    events.on_message = [&](ConnectionId from, std::vector<zmq::message_t>&) {
+    events.on_message = [&](ConnectionId from, std::vector<MessagePart>&) {
       if (std::exchange(is_told, true)) return;
       Frame welcome = welcome_frame();
       router->send_behind(from, welcome);
@@ -100,7 +100,7 @@ TEST_CASE(
     ++losses;
     why = reason;
   };
-  Session session(loop.reactor, loop.context, std::move(options), std::move(events));
+  Session session(loop.reactor, std::move(options), std::move(events));
   REQUIRE(loop.until([&] { return losses == 1; }));
   INFO(why);
   REQUIRE(heard.size() == kMessages);

@@ -89,7 +89,7 @@ TEST_CASE(
     FrameWriter writer(wire::Lane::control);
     writer.add(wire::Envelope(), encode_control({.id = 1}, launcher_hello()));
     std::vector<std::string> parts;
-    for (const auto& part : writer.finish().parts) parts.push_back(part.to_string());
+    for (const auto& part : writer.finish().parts) parts.emplace_back(part.view());
     REQUIRE(one.send(parts));
   }
   const auto late = std::chrono::steady_clock::now() + 1s;
@@ -116,7 +116,7 @@ TEST_CASE("strangers: who says nonsense, or was refused, is hung up on before he
   FrameWriter writer(wire::Lane::control);
   writer.add(envelope, encode_control({.id = 1}, std::move(hello)));
   std::vector<std::string> parts;
-  for (const auto& part : writer.finish().parts) parts.push_back(part.to_string());
+  for (const auto& part : writer.finish().parts) parts.emplace_back(part.view());
   refused.send(parts);
   CHECK(loop.until([&] { return garbage.is_ended() && refused.is_ended(); }, 8s));
   CHECK_FALSE(silent.is_ended());

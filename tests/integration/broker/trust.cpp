@@ -73,8 +73,8 @@ struct AckPeer {
                                ack.detail = std::string(answer_size, 'x');
                                bus->answer(request, std::move(ack));
                              });
-    bus.emplace(loop.reactor, loop.context, session_options(endpoint, launcher_hello()),
-                std::move(handlers), Bus::Events());
+    bus.emplace(loop.reactor, session_options(endpoint, launcher_hello()), std::move(handlers),
+                Bus::Events());
     REQUIRE(loop.until([this] { return bus->is_up(); }));
   }
   std::size_t acks = 0;
@@ -107,7 +107,7 @@ UniqueFd connect_by_hand(std::uint16_t port, const wire::HelloT& hello) {
   FrameWriter writer(wire::Lane::control);
   writer.add(wire::Envelope(), encode_control({}, wire::HelloT(hello)));
   Frame frame = writer.finish();
-  const std::string message = frame.parts.at(0).to_string();
+  const std::string message(frame.parts.at(0).view());
   say(std::string{2, 0, 0, 0, 0, 0, 0, static_cast<char>(message.size() >> 8),
                   static_cast<char>(message.size())} +
       message);
@@ -350,8 +350,8 @@ TEST_CASE("session: may end at any moment of its beginning") {
   LocalBroker host;
   for (int turns = 0; turns < 60; ++turns) {
     std::optional<Session> session;
-    session.emplace(host.loop.reactor, host.loop.context,
-                    session_options(host.endpoint(), launcher_hello()), Session::Events());
+    session.emplace(host.loop.reactor, session_options(host.endpoint(), launcher_hello()),
+                    Session::Events());
     for (int i = 0; i < turns / 4; ++i)
       host.loop.reactor.turn(std::chrono::milliseconds(turns % 4 == 0 ? 1 : 0));
     session.reset();

@@ -85,7 +85,7 @@ std::string bytes_of_frame(const wire::Envelope& envelope, const std::string& bo
   FrameWriter writer(wire::Lane::control, /*link=*/true);
   writer.add(envelope, body);
   Frame frame = writer.finish();
-  return zmtp_frame(frame.parts.at(0).to_string(), /*has_more=*/false);
+  return zmtp_frame(frame.parts.at(0).view(), /*has_more=*/false);
 }
 
 std::string welcome_of(const HostAddr& host) {

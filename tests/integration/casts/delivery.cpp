@@ -62,8 +62,7 @@ TEST_CASE("casts: who gets one can tell its place in the view, wherever it is sl
       REQUIRE(region.has_value());
       places[rank] = std::string(delivery.body) + " at " + region->point(rank)->to_string();
     };
-    Bus bus(mesh.loop.reactor, mesh.loop.context, std::move(options), Dispatcher(),
-            std::move(events));
+    Bus bus(mesh.loop.reactor, std::move(options), Dispatcher(), std::move(events));
     REQUIRE(mesh.loop.until([&] { return bus.is_up(); }));
     for (const std::string& body : {std::string("small"), std::string(100'000, 'x')}) {
       REQUIRE(mesh.cast(view, body).has_value());

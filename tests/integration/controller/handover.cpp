@@ -110,7 +110,7 @@ class OldController {
     Bus::Events events;
     events.on_up = [this](const wire::Welcome&) { is_up_ = true; };
     bus_ = std::make_unique<Bus>(
-        reactor_, context_,
+        reactor_,
         session_options(self.host().zmq_endpoint(),
                         hello_of(wire::PeerKind::controller, self.to_string())),
         std::move(handlers), std::move(events));
@@ -124,7 +124,6 @@ class OldController {
 
  private:
   Reactor reactor_;
-  zmq::context_t context_{1};
   std::atomic<bool> is_up_{false};
   std::unique_ptr<Bus> bus_;
   std::thread thread_;

@@ -8,8 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include <zmq.hpp>
-
 #include "client/controller/watch_feed.h"
 #include "common/bus/bus.h"
 #include "common/security/token.h"
@@ -57,8 +55,7 @@ struct Subscriber {
               feed.on_heartbeat(last_heartbeat, std::chrono::steady_clock::now());
               CHECK(heartbeat.sequence() == sequence);
             });
-    bus = std::make_unique<Bus>(reactor, context, std::move(options), std::move(handlers),
-                                Bus::Events());
+    bus = std::make_unique<Bus>(reactor, std::move(options), std::move(handlers), Bus::Events());
   }
   bool turn_until(const std::function<bool()>& predicate,
                   std::chrono::milliseconds deadline = in_time) {
@@ -96,7 +93,6 @@ struct Subscriber {
 
   ProcId controller;
   Reactor reactor;
-  zmq::context_t context{1};
   std::unique_ptr<Bus> bus;
   std::vector<wire::RankState> heard;
   std::vector<wire::MeshEventKind> kinds;

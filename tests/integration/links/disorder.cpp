@@ -47,8 +47,7 @@ struct Ear {
     events.on_data = [this](const wire::Envelope& envelope, const wire::CallHeader&, Bytes body) {
       hear(envelope, number_of(std::string(body.substr(0, 8))));
     };
-    bus.emplace(loop.reactor, loop.context, std::move(options), std::move(handlers),
-                std::move(events));
+    bus.emplace(loop.reactor, std::move(options), std::move(handlers), std::move(events));
   }
   void hear(const wire::Envelope& envelope, std::uint64_t number) {
     auto& last = streams[{envelope.source_proc(), envelope.lane()}];
@@ -73,7 +72,7 @@ struct Sender {
     events.on_undeliverable = [this](const wire::Envelope&, const Error& error) {
       told.push_back(error.to_string());
     };
-    bus.emplace(loop.reactor, loop.context, std::move(options), Dispatcher(), std::move(events));
+    bus.emplace(loop.reactor, std::move(options), Dispatcher(), std::move(events));
   }
   bool say(const Ear& ear, std::size_t index, std::size_t size) {
     const auto to = Destination::to(*ear.bus->self());

@@ -87,8 +87,8 @@ void ProcHarness::start_agent() {
             ++heartbeats[heartbeat.proc()->str()];
             agent_->answer(request, wire::AckT());
           });
-  agent_ = std::make_unique<Bus>(loop_.reactor, loop_.context, std::move(options),
-                                 std::move(handlers), Bus::Events());
+  agent_ =
+      std::make_unique<Bus>(loop_.reactor, std::move(options), std::move(handlers), Bus::Events());
   wait("the agent's session", [this] { return agent_->is_up(); });
 }
 
@@ -101,9 +101,9 @@ void ProcHarness::start_launcher() {
     undelivered.push_back("port " + std::to_string(envelope.port()) + " " + error.to_string());
   };
   const auto self = ProcId(broker_->address(), *Name::make("client")).to_string();
-  launcher_ = std::make_unique<Bus>(loop_.reactor, loop_.context,
-                                    session(*broker_, self, wire::PeerKind::launcher), Dispatcher(),
-                                    std::move(events));
+  launcher_ =
+      std::make_unique<Bus>(loop_.reactor, session(*broker_, self, wire::PeerKind::launcher),
+                            Dispatcher(), std::move(events));
   wait("the launcher's session", [this] { return launcher_->is_up(); });
 }
 

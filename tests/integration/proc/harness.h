@@ -9,8 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include <zmq.hpp>
-
 #include "broker/broker.h"
 #include "common/base/unique_fd.h"
 #include "common/bus/bus.h"

@@ -42,7 +42,7 @@ std::string control_frame(NativeBody body, std::uint64_t id = 0, std::uint64_t p
   envelope.mutate_destination_proc(proc);
   envelope.mutate_destination_host(host);
   writer.add(envelope, encode_control({.id = id, .deadline_ms = 1000}, std::move(body)));
-  return writer.finish().parts.at(0).to_string();
+  return std::string(writer.finish().parts.at(0).view());
 }
 
 /// What presses a broker: each act() is one step of one of the five kinds. Whether it succeeds is

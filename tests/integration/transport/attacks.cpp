@@ -135,7 +135,7 @@ template <typename NativeBody>
 std::string control_frame(NativeBody body, std::uint64_t id = 0) {
   FrameWriter writer(wire::Lane::control);
   writer.add(wire::Envelope(), encode_control({.id = id}, std::move(body)));
-  return writer.finish().parts.at(0).to_string();
+  return std::string(writer.finish().parts.at(0).view());
 }
 
 /// A broker before an attack, its victims, and what it had then.

@@ -6,8 +6,8 @@
 #include <map>
 
 #include "broker/transport/stream_router.h"
-#include "common/zmtp/socket_monitor.h"
 #include "tests/support/process.h"
+#include "tests/support/socket_monitor.h"
 #include "tests/world/zmtp_peers.h"
 
 using namespace meshbus;
@@ -21,9 +21,9 @@ class TcpRouter {
  public:
   explicit TcpRouter(bool has_keys, StreamRouter::Limits limits = {}) {
     StreamRouter::Events events;
-    events.on_message = [this](ConnectionId from, std::vector<zmq::message_t>& parts) {
+    events.on_message = [this](ConnectionId from, std::vector<MessagePart>& parts) {
       Parts message;
-      for (const auto& part : parts) message.push_back(part.to_string());
+      for (const auto& part : parts) message.emplace_back(part.view());
       waiting[from].push_back(std::move(message));
       flush(from);
     };

@@ -3,6 +3,7 @@
 #include <array>
 #include <utility>
 
+#include "common/loop/zmq_watch.h"
 #include "common/security/keys.h"
 
 namespace meshbus {
@@ -46,7 +47,7 @@ Zap::Zap(Reactor& reactor, zmq::context_t& context, Judge judge)
     : reactor_(reactor), judge_(std::move(judge)), socket_(context, zmq::socket_type::router) {
   socket_.set(zmq::sockopt::linger, 0);
   socket_.bind("inproc://zeromq.zap.01");
-  reactor_.watch_socket(socket_.handle(), [this] { return on_readable(); });
+  watch_zmq(reactor_, socket_.handle(), [this] { return on_readable(); });
 }
 
 Zap::~Zap() {

@@ -159,7 +159,7 @@ class Prober {
       if (control && ((*control)->is_answer() || control->body_as<wire::Gone>() != nullptr))
         answers_.insert_or_assign((*control)->id(), std::move(*control));
     };
-    session_.emplace(reactor_, context_, std::move(options), std::move(events));
+    session_.emplace(reactor_, std::move(options), std::move(events));
     REQUIRE(until([this] { return session_->is_up(); }));
   }
 
@@ -223,7 +223,6 @@ class Prober {
   ProcId id_;
   const std::map<Body, ControlMessage> messages_ = messages();
   Reactor reactor_;
-  zmq::context_t context_{1};
   std::optional<Session> session_;
   std::uint64_t last_ = 0;
   std::map<std::uint64_t, ControlMessage> answers_;

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "common/base/log.h"
+#include "common/loop/zmq_watch.h"
 #include "tests/integration/proc/harness.h"
 #include "tests/support/sanitizer_scale.h"
 #include "tests/support/temp_dir.h"
@@ -82,7 +83,7 @@ class ForeignBroker {
       : loop_(loop), socket_(loop.context, zmq::socket_type::router), answer_(std::move(answer)) {
     socket_.set(zmq::sockopt::linger, 0);
     socket_.bind(endpoint);
-    loop_.reactor.watch_socket(socket_.handle(), [this] { return on_readable(); });
+    watch_zmq(loop_.reactor, socket_.handle(), [this] { return on_readable(); });
   }
   ~ForeignBroker() { loop_.reactor.forget_socket(socket_.handle()); }
 
@@ -113,7 +114,7 @@ std::string frame_of_welcome(std::uint16_t version) {
   envelope.mutate_role(Role::broker);
   FrameWriter writer(wire::Lane::control);
   writer.add(envelope, encode_control({}, std::move(welcome)));
-  return writer.finish().parts.front().to_string();
+  return std::string(writer.finish().parts.front().view());
 }
 
 /// What one of our peers says to a broker that answers so.

@@ -16,8 +16,6 @@
 #include <string_view>
 #include <vector>
 
-#include <zmq.hpp>
-
 #include "common/bus/bus.h"
 #include "meshbus/address.h"
 #include "wire/frame_generated.h"
@@ -80,7 +78,7 @@ class Talker {
         (error.code() == ErrorCode::fate_unknown ? unknown_ : returned_).push_back(envelope.port());
       }
     };
-    bus_.emplace(reactor_, context_, std::move(options), std::move(handlers), std::move(events));
+    bus_.emplace(reactor_, std::move(options), std::move(handlers), std::move(events));
     turn_end_ = reactor_.add_turn_end([this] { talk(); });
     reactor_.watch(STDIN_FILENO, EPOLLIN, [this](std::uint32_t) { on_stdin(); });
     tick();
@@ -160,7 +158,6 @@ class Talker {
   static unsigned long long number(std::uint64_t value) { return value; }
 
   ProcId partner_;
-  zmq::context_t context_;
   Reactor reactor_;
   std::optional<Bus> bus_;
   std::uint64_t turn_end_ = 0;

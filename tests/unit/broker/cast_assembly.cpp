@@ -21,8 +21,8 @@ wire::Envelope from(std::uint64_t proc) {
   envelope.mutate_source_proc(proc);
   return envelope;
 }
-zmq::message_t bytes(const std::string& text) {
-  return zmq::message_t(text.data(), text.size());
+MessagePart bytes(const std::string& text) {
+  return MessagePart(text);
 }
 CastAssembly::Message cast(std::uint64_t proc, std::uint64_t number, const std::string& body) {
   CastAssembly::Message message;
@@ -41,7 +41,7 @@ Texts texts(const std::vector<CastAssembly::Message>& messages) {
   Texts texts;
   for (const auto& message : messages)
     texts.push_back(std::to_string(message.envelope.source_proc()) + " " +
-                    (message.is_late ? "late" : message.body.to_string()));
+                    (message.is_late ? "late" : std::string(message.body.view())));
   return texts;
 }
 

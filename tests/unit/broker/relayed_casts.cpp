@@ -30,10 +30,10 @@ struct Reach {
 
 struct SentBodies {
   RelayedCasts::Send send() {
-    return [this](std::uint64_t host, std::uint64_t number, zmq::message_t& body) {
+    return [this](std::uint64_t host, std::uint64_t number, MessagePart& body) {
       if (is_full) return false;
       all.push_back(std::to_string(number) + " to " + std::to_string(host) + ": " +
-                    body.to_string());
+                    std::string(body.view()));
       return true;
     };
   }
@@ -42,8 +42,8 @@ struct SentBodies {
 };
 using Texts = std::vector<std::string>;
 
-zmq::message_t body_of(const std::string& text) {
-  return zmq::message_t(text.data(), text.size());
+MessagePart body_of(const std::string& text) {
+  return MessagePart(text);
 }
 
 }  // namespace

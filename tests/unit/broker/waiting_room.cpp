@@ -22,7 +22,7 @@ wire::Envelope to(std::uint64_t proc) {
 struct Taken {
   std::vector<std::string> bodies;
   WaitingRoom::Taker taker() {
-    return [this](const wire::Envelope& envelope, Bytes body, zmq::message_t&) {
+    return [this](const wire::Envelope& envelope, Bytes body, MessagePart&) {
       bodies.push_back(std::to_string(envelope.destination_proc()) + std::string(body));
     };
   }
@@ -91,7 +91,7 @@ TEST_CASE("waiting_room: is bounded in count and bytes, and a wait of 0 keeps no
 
 TEST_CASE("waiting_room: a body that is a message part is moved, and only when it is kept") {
   WaitingRoom room({.wait = 5s, .bytes = 100000, .count = 1});
-  zmq::message_t first(std::string(40000, 'x')), second(std::string("y"));
+  MessagePart first(std::string(40000, 'x')), second("y");
   CHECK(room.add(to(1), bytes_of(first.data(), first.size()), &first, kArrival));
   CHECK(first.size() == 0);
   CHECK_FALSE(room.add(to(1), bytes_of(second.data(), second.size()), &second, kArrival));

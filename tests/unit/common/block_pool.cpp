@@ -30,17 +30,17 @@ TEST_CASE(
   for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, kInlineLimit, kInlineLimit + 1,
                                   kPackLimit, kBodyLimit, 2 * kBodyLimit}) {
     CAPTURE(bytes);
-    zmq::message_t part = BlockPool::part(bytes);
+    MessagePart part = BlockPool::part(bytes);
     REQUIRE(part.size() == bytes);
     std::memset(part.data(), 'a', bytes);
-    zmq::message_t copy;
-    copy.copy(part);
+    MessagePart copy;
+    copy.share(part);
     const void* where = part.data();
-    part.rebuild();
-    zmq::message_t other = BlockPool::part(bytes);
+    part = {};
+    MessagePart other = BlockPool::part(bytes);
     std::memset(other.data(), 'b', bytes);
-    CHECK(copy.to_string() == std::string(bytes, 'a'));
-    copy.rebuild();
+    CHECK(copy.view() == std::string(bytes, 'a'));
+    copy = {};
     if (bytes > kInlineLimit && bytes <= kPartLimit) CHECK(BlockPool::part(bytes).data() == where);
   }
 }

@@ -34,7 +34,7 @@ std::vector<std::pair<std::uint64_t, std::string>> read_all(Frame& frame) {
 
 /// Reads a frame as a stranger could have sent it, every byte of every body that the reader hands
 /// out.
-std::size_t count_messages(std::vector<zmq::message_t>& parts) {
+std::size_t count_messages(std::vector<MessagePart>& parts) {
   auto reader = FrameReader::open(parts);
   if (!reader) return 0;
   std::size_t count = 0;
@@ -95,7 +95,7 @@ TEST_CASE("frame: no bytes of a stranger are read beyond their end") {
   const Frame good = writer.finish();
   std::mt19937 random(20261120);
   for (int round = 0; round < 20000; ++round) {
-    std::vector<zmq::message_t> parts;
+    std::vector<MessagePart> parts;
     for (const auto& part : good.parts) {
       // Cut, then change a few bytes; an exact allocation lets the sanitizer see every read too
       // far.
@@ -110,14 +110,14 @@ TEST_CASE("frame: no bytes of a stranger are read beyond their end") {
 }
 
 TEST_CASE("frame: a stranger's header is refused by kind of mistake") {
-  std::vector<zmq::message_t> none;
+  std::vector<MessagePart> none;
   CHECK(FrameReader::open(none).error().code() == ErrorCode::malformed_message);
   FrameWriter writer(wire::Lane::data);
   writer.add(envelope(1), "x");
   Frame frame = writer.finish();
-  static_cast<unsigned char*>(frame.parts[0].data())[2] = 9;
+  frame.parts[0].data()[2] = 9;
   CHECK(FrameReader::open(frame.parts).error().code() == ErrorCode::version_mismatch);
-  static_cast<unsigned char*>(frame.parts[0].data())[0] = 0;
+  frame.parts[0].data()[0] = 0;
   CHECK(FrameReader::open(frame.parts).error().code() == ErrorCode::malformed_message);
 }
 
@@ -171,7 +171,7 @@ TEST_CASE(
     "are") {
   Outbox outbox({.bytes = 64 << 20, .count = 1 << 20});
   for (std::size_t i = 0; i < 5000; ++i) {
-    zmq::message_t body("x", 1);
+    MessagePart body("x", 1);
     REQUIRE(outbox.push(envelope(i), {}, &body));
   }
   std::size_t next = 0;

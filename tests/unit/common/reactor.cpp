@@ -11,6 +11,8 @@
 
 #include <zmq.hpp>
 
+#include "common/loop/zmq_watch.h"
+
 using namespace meshbus;
 using namespace std::chrono_literals;
 
@@ -171,7 +173,7 @@ TEST_CASE(
   in.bind("inproc://reactor-test");
   out.connect("inproc://reactor-test");
   int received = 0;
-  reactor.watch_socket(in.handle(), [&] {
+  watch_zmq(reactor, in.handle(), [&] {
     zmq::message_t message;
     if (in.recv(message, zmq::recv_flags::dontwait)) ++received;
     return false;  // one at a time: the edge of ZMQ_FD must not be all that wakes us
@@ -280,7 +282,7 @@ TEST_CASE("reactor: a ZeroMQ socket of a shared loop loses nothing") {
   out.connect("inproc://reactor-test");
   std::atomic<int> received{0};
   std::promise<void> all;
-  reactor.watch_socket(in.handle(), [&] {
+  watch_zmq(reactor, in.handle(), [&] {
     zmq::message_t message;
     while (in.recv(message, zmq::recv_flags::dontwait)) {
       // Sending swallows wake-ups of the same socket.

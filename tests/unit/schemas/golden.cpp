@@ -111,14 +111,14 @@ std::string frame_bytes(bool is_link) {
   Frame frame = writer.finish();
   frame.set_credit(0x3132333435363738);
   if (is_link) frame.set_link(0x4142434445464748, 0x5152535455565758);
-  return frame.parts.front().to_string();
+  return std::string(frame.parts.front().view());
 }
 
 /// Frames and what is in them.
 std::string frame_meaning(const Schemas& schemas, const std::string& bytes) {
-  std::vector<zmq::message_t> parts;
+  std::vector<MessagePart> parts;
   parts.emplace_back(bytes.data(), bytes.size());
-  const auto* data = static_cast<const char*>(parts.front().data());
+  const auto* data = parts.front().data();
   std::size_t at = sizeof(wire::FrameHeader);
   std::string text = "FrameHeader " + schemas.text(data, "FrameHeader");
   wire::FrameHeader header;

@@ -1,4 +1,4 @@
-#include "common/zmtp/socket_monitor.h"
+#include "tests/support/socket_monitor.h"
 
 #include <atomic>
 #include <cstring>
