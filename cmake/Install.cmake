@@ -68,7 +68,7 @@ install(TARGETS ${installed_libraries} EXPORT meshbusTargets
   LIBRARY COMPONENT libraries NAMELINK_COMPONENT development ARCHIVE COMPONENT development
   INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS meshbus meshbus-broker meshbus-agent meshbus-exporter meshbus-hands meshbus-keeper
-  meshbus-controller meshbus-mpi meshbus-mpi-exec meshbus-torch-exec COMPONENT programs)
+  meshbus-controller meshbus-mpi meshbus-mpi-exec meshbus-tap meshbus-torch-exec COMPONENT programs)
 if(TARGET meshbus-mpi-pmix)
   install(TARGETS meshbus-mpi-pmix COMPONENT mpi)
 endif()

@@ -2,35 +2,30 @@
 
 #include <CLI/CLI.hpp>
 
-#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <functional>
 #include <iostream>
 #include <memory>
 #include <optional>
 #include <system_error>
+#include <utility>
+#include <vector>
 
-#include <zmq.hpp>
-
-#include "cli/support/choose_mesh.h"
 #include "cli/support/command.h"
 #include "cli/support/exit_codes.h"
 #include "cli/support/find_hosts.h"
 #include "cli/support/text_error.h"
 #include "cli/tap/tap_file.h"
-#include "cli/tap/tap_printer.h"
 #include "cli/tap/tap_replay.h"
+#include "cli/tap/tap_sink.h"
 #include "common/base/quantity.h"
-#include "common/base/unique_fd.h"
-#include "common/loop/reactor.h"
-#include "common/loop/zmq_watch.h"
 #include "common/wire/frame.h"
 #include "common/wire/tap_filter.h"
 
@@ -38,14 +33,6 @@ namespace meshbus::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// A broker with a tap says something at once, and then once a second.
-constexpr std::chrono::seconds kFirstWord{5};
-constexpr std::chrono::seconds kSilence{5};
-/// What waits here when the output is slow: 64 MiB, more with large bodies. What is above is
-/// missed, and told.
-constexpr int kMostUnread = 1024;
-constexpr std::int64_t kPartLimitOfTap = 8 * 1024 * 1024;
 
 /// The tap's socket beside that of the broker, checked to be there and ours.
 Result<std::string> socket_beside(const HostAddr& host) {
@@ -65,34 +52,6 @@ Result<std::string> socket_beside(const HostAddr& host) {
   return socket;
 }
 
-/// The messages of one tap, as they come.
-class Subscriber {
- public:
-  Subscriber(zmq::context_t& context, const std::string& path, const std::string& topic)
-      : socket_(context, zmq::socket_type::sub) {
-    socket_.set(zmq::sockopt::linger, 0);
-    socket_.set(zmq::sockopt::rcvhwm, kMostUnread);
-    socket_.set(zmq::sockopt::maxmsgsize, kPartLimitOfTap);
-    socket_.connect("ipc://" + path);
-    socket_.set(zmq::sockopt::subscribe, topic);
-  }
-  zmq::socket_t& socket() { return socket_; }
-  /// The next batch, if one has come. Errors: malformed_message.
-  Result<std::optional<TapBatch>> next() {
-    zmq::message_t topic, body;
-    if (!socket_.recv(topic, zmq::recv_flags::dontwait)) return std::nullopt;
-    // The last part, however many there are.
-    for (bool more = topic.more(); more && socket_.recv(body, zmq::recv_flags::dontwait);)
-      more = body.more();
-    auto batch = TapBatch::decode(bytes_of(body.data(), body.size()));
-    if (!batch) return fail(batch.error());
-    return std::optional(std::move(*batch));
-  }
-
- private:
-  zmq::socket_t socket_;
-};
-
 /// The tap of the host of that address: a unix socket says where, for other
 /// addresses the hosts of this user here are asked for theirs.
 Result<std::string> find_socket(const std::string& word) {
@@ -110,208 +69,35 @@ Result<std::string> find_socket(const std::string& word) {
   if (!address) return fail(address.error().within("--host " + word));
   if (address->transport() == Transport::unix_socket) return socket_beside(*address);
   for (const auto& host : local_hosts()) {
-    const auto socket = socket_beside(host.socket);
-    if (!socket) continue;
-    zmq::context_t context{1};
-    // An empty filter that takes nothing: only the first word is of interest.
-    Subscriber subscriber(context, *socket, tap_topic(0, "size<0"));
-    zmq::pollitem_t item{subscriber.socket().handle(), 0, ZMQ_POLLIN, 0};
-    if (zmq::poll(&item, 1, std::chrono::seconds(1)) <= 0) continue;
-    const auto batch = subscriber.next();
-    if (batch && *batch && (**batch)->host()->string_view() == address->to_string()) return *socket;
+    if (host.address == *address) return socket_beside(host.socket);
   }
   return fail(ErrorCode::not_exist, "no host of yours on this machine is known as " +
                                         address->to_string() + "; a tap works where its host runs");
 }
 
-/// Where copies go: to the screen, or into a file.
-class Sink {
- public:
-  Sink(const TapArguments& arguments, std::optional<TapFileWriter> file)
-      : count_(arguments.count), file_(std::move(file)), printer_(arguments.json) {
-    if (!file_) out_ = printer_.header();
-  }
-  /// False when it was the last one: enough, or it cannot be written.
-  bool take(const TapBatch& batch) {
-    names_.learn(batch);
-    const std::uint64_t missed = counter_.missed_before(batch);
-    if (file_) {
-      if (const auto written = file_->append(batch); !written) {
-        error_ = written.error();
-        return false;
-      }
-      taken_ = counter_.seen();
-      return !count_ || taken_ < *count_;
-    }
-    if (counter_.is_interrupted()) out_ += printer_.interrupted_line();
-    if (missed > 0) out_ += printer_.missed_line(missed);
-    for (const TapMessage& message : batch.messages()) {
-      if (!is_wanted(message)) continue;
-      out_ += printer_.line(message, names_, batch->host()->string_view());
-      if (count_ && ++taken_ >= *count_) {
-        write_out();
-        return false;
-      }
-    }
-    return write_out();
-  }
-  /// Looks at each message once more: those of a file were chosen by another filter.
-  void filter_by(const TapFilter& filter) { filter_ = &filter; }
-  /// 0; 1 when something could not be written; 141 when nobody reads it.
-  int code() const { return is_pipe_broken_ ? kBrokenPipe : error_ ? 1 : 0; }
-  const std::optional<Error>& error() const { return error_; }
-  const TapCount& counter() const { return counter_; }
-  std::uint64_t shown() const { return file_ || !count_ ? counter_.seen() : taken_; }
-  bool write_out() {
-    std::string_view left = out_;
-    while (!left.empty()) {
-      const auto n = ::write(STDOUT_FILENO, left.data(), left.size());
-      if (n >= 0) {
-        left.remove_prefix(static_cast<std::size_t>(n));
-      } else if (errno != EINTR) {
-        is_pipe_broken_ = errno == EPIPE;
-        error_ = Error(ErrorCode::io_error,
-                       std::string("the output cannot be written: ") + std::strerror(errno));
-        return false;
-      }
-    }
-    out_.clear();
-    return true;
-  }
-
- private:
-  bool is_wanted(const TapMessage& message) const {
-    return filter_ == nullptr || filter_->matches(message.envelope, [this](std::uint64_t key) {
-      return names_.find(key);
-    });
-  }
-
-  std::optional<std::uint64_t> count_;
-  std::optional<TapFileWriter> file_;
-  TapPrinter printer_;
-  TapNames names_;
-  TapCount counter_;
-  const TapFilter* filter_ = nullptr;
-  std::uint64_t taken_ = 0;
-  std::string out_;
-  std::optional<Error> error_;
-  bool is_pipe_broken_ = false;
-};
-
-/// Copies from a broker until a signal ends it.
-class LiveTap {
- public:
-  LiveTap(const TapArguments& arguments, std::string path, Sink sink)
-      : path_(std::move(path)),
-        sink_(std::move(sink)),
-        subscriber_(context_, path_, tap_topic(arguments.bodies, arguments.filter)) {}
-  ~LiveTap() { reactor_.forget_socket(subscriber_.socket().handle()); }
-  LiveTap(const LiveTap&) = delete;
-  LiveTap& operator=(const LiveTap&) = delete;
-
-  int run(int signals) {
-    reactor_.watch(signals, EPOLLIN, [this, signals](std::uint32_t) {
-      signalfd_siginfo info{};
-      if (::read(signals, &info, sizeof info) == static_cast<ssize_t>(sizeof info))
-        end(128 + static_cast<int>(info.ssi_signo));
-    });
-    watch_zmq(reactor_, subscriber_.socket().handle(), [this] { return on_readable(); });
-    look_later(kFirstWord);
-    if (sink_.write_out()) reactor_.run();
-    reactor_.forget(signals);
-    const TapCount& counter = sink_.counter();
-    if (sink_.error() && sink_.code() == 1) complain(sink_.error()->detail());
-    if (is_tapping_)
-      std::cerr << "meshbus: " << sink_.shown() << " messages, " << counter.missed() << " missed"
-                << (counter.missed() > 0 ? ": they came faster than they were taken here" : "")
-                << "\n";
-    return sink_.code() != 0 ? sink_.code() : code_;
-  }
-
- private:
-  void end(int code) {
-    code_ = code;
-    reactor_.stop();
-  }
-  bool on_readable() {
-    constexpr int most_at_once = 64;
-    for (int i = 0; i < most_at_once; ++i) {
-      const auto batch = subscriber_.next();
-      if (!batch) {
-        complain(batch.error().detail());
-        end(1);
-        return false;
-      }
-      if (!*batch) return false;
-      heard_ = reactor_.now();
-      if (const auto* refusal = (**batch)->refusal(); refusal != nullptr) {
-        complain("the broker refuses: " + refusal->str());
-        end(1);
-        return false;
-      }
-      if (!is_tapping_)
-        std::cerr << "meshbus: tapping " << (**batch)->host()->string_view() << std::endl;
-      is_tapping_ = true;
-      is_silent_ = false;
-      if (!sink_.take(**batch)) {
-        end(0);
-        return false;
-      }
-    }
-    return true;
-  }
-  void look_later(Reactor::Duration delay) {
-    reactor_.after(delay, [this] { look(); });
-  }
-  void look() {
-    if (!is_tapping_) {
-      complain("nobody answers at " + path_ + ": its broker has ended, or is stopped");
-      end(1);
-      return;
-    }
-    if (reactor_.now() - heard_ >= kSilence && !is_silent_) {
-      is_silent_ = true;
-      struct stat status{};
-      if (::lstat(path_.c_str(), &status) != 0) {
-        complain("the host has ended");
-        end(0);
-        return;
-      }
-      complain("nothing heard from the broker for 5 s; waiting for it");
-    }
-    look_later(std::chrono::seconds(1));
-  }
-
-  std::string path_;
-  Sink sink_;
-  Reactor reactor_;
-  zmq::context_t context_{1};
-  Subscriber subscriber_;
-  Reactor::Time heard_{};
-  bool is_tapping_ = false;
-  bool is_silent_ = false;
-  int code_ = 0;
-};
-
-int live(const TapArguments& arguments, int signals) {
-  auto path = find_socket(arguments.host);
+/// Becomes meshbus-tap, which needs libzmq; commands start faster without. Returns the exit code
+/// when that cannot be.
+int live(const TapArguments& arguments) {
+  const auto path = find_socket(arguments.host);
   if (!path) {
     complain(path.error().detail());
     return path.error().code() == ErrorCode::parse_error ? kUsage : 1;
   }
-  std::optional<TapFileWriter> file;
-  if (!arguments.write.empty()) {
-    auto opened = TapFileWriter::open(arguments.write);
-    if (!opened) {
-      complain(opened.error().detail());
-      return 1;
-    }
-    if (opened->cut() > 0)
-      complain(arguments.write + " ended within a record: its last " +
-               std::to_string(opened->cut()) + " bytes are cut off");
-    file.emplace(std::move(*opened));
-  }
-  return LiveTap(arguments, std::move(*path), Sink(arguments, std::move(file))).run(signals);
+  std::error_code error;
+  const std::string program =
+      (fs::read_symlink("/proc/self/exe", error).parent_path() / "meshbus-tap").string();
+  std::vector<std::string> words = {program, *path, tap_topic(arguments.bodies, arguments.filter)};
+  if (arguments.json) words.emplace_back("--json");
+  if (arguments.count) words.insert(words.end(), {"--count", std::to_string(*arguments.count)});
+  if (!arguments.write.empty()) words.insert(words.end(), {"--write", arguments.write});
+  std::vector<char*> argv;
+  argv.reserve(words.size() + 1);
+  for (auto& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  ::execv(program.c_str(), argv.data());
+  complain(program + " cannot be started: " + std::strerror(errno) +
+           "; it is a part of meshbus: install it beside this program");
+  return 1;
 }
 
 int read_file(const TapArguments& arguments, const TapFilter& filter) {
@@ -320,7 +106,7 @@ int read_file(const TapArguments& arguments, const TapFilter& filter) {
     complain(file.error().detail());
     return 1;
   }
-  Sink sink(arguments, std::nullopt);
+  TapSink sink({.json = arguments.json, .count = arguments.count});
   sink.filter_by(filter);
   for (;;) {
     const auto batch = file->next();
@@ -348,16 +134,9 @@ int tap(const TapArguments& arguments) {
     return kUsage;
   }
   if (!arguments.replay.empty()) return replay_tap(arguments, *filter);
+  if (arguments.read.empty()) return live(arguments);
   ::signal(SIGPIPE, SIG_IGN);
-  if (!arguments.read.empty()) return read_file(arguments, *filter);
-  // Before any thread exists: threads made later never see these.
-  sigset_t taken;
-  sigemptyset(&taken);
-  for (const int one : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&taken, one);
-  ::sigprocmask(SIG_BLOCK, &taken, nullptr);
-  const UniqueFd signals(::signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (!signals) throw std::system_error(errno, std::generic_category(), "signalfd");
-  return live(arguments, signals.get());
+  return read_file(arguments, *filter);
 }
 
 }  // namespace

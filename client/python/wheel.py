@@ -28,7 +28,7 @@ SYSTEM = re.compile(r"^(linux-vdso|ld-linux.*|libc|libm|libpthread|libdl|librt|l
                     r"libstdc\+\+|libgcc_s|libncursesw|libtinfo)\.so")
 PROGRAMS = ("meshbus", "meshbus-agent", "meshbus-broker", "meshbus-controller",
             "meshbus-exporter", "meshbus-hands", "meshbus-keeper", "meshbus-mpi",
-            "meshbus-mpi-exec", "meshbus-torch-exec")
+            "meshbus-mpi-exec", "meshbus-tap", "meshbus-torch-exec")
 # Those that were built only where their libraries are.
 OPTIONAL = ("meshbus-stacks", "meshbus-topology")
 METADATA = """Metadata-Version: 2.1

@@ -205,6 +205,21 @@ TEST_CASE("cli_tap: a run asks each host by one message for all of its ranks") {
   }
 }
 
+TEST_CASE("cli_tap: of several hosts on this machine, the one that is known by that address") {
+  const Words tcp_host = {"--insecure", "--bind", "tcp:127.0.0.1:0"};
+  StandingHost first(tcp_host), second(tcp_host);
+  for (const StandingHost* host : {&first, &second}) {
+    Process tap(test::cli({"tap", "--host", host->address()}));
+    tap.wait_for_output("tapping " + host->address(), in_time);
+    tap.send_signal(SIGINT);
+    CHECK(tap.wait_exit(in_time) == ExitStatus::exited(130));
+  }
+  const auto unclear = run_cli({"tap"});
+  CHECK(unclear.status == ExitStatus::exited(1));
+  for (const auto& word : {"choose one with --host", "unix:"})
+    CHECK(unclear.err.find(word) != std::string::npos);
+}
+
 TEST_CASE("cli_tap: mistakes are told, and exit 2; what is not there exits 1") {
   const TempDir dir;
   const auto check = [](const Words& words, int code, const std::string& with) {
