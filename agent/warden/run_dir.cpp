@@ -155,7 +155,8 @@ Result<HostDir> make_host_dir(const std::string& base) {
     }
     const std::string lock = directory.path + "/" + os::kLockFile;
     directory.lock = UniqueFd(::open(lock.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-    if (!directory.lock || ::flock(directory.lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    // It may wait for a moment: others take the lock to see whether this host lives.
+    if (!directory.lock || ::flock(directory.lock.get(), LOCK_EX) != 0) {
       auto failure = fail(ErrorCode::io_error, os_error("lock " + lock));
       os::remove_run_directory(directory.path, 0ms);
       return failure;
