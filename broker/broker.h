@@ -19,7 +19,7 @@
 #include "meshbus/result.h"
 
 namespace zmq {
-class context_t;
+class context_t;  // NOLINT(readability-identifier-naming): the name is of libzmq
 }
 
 namespace meshbus {
