@@ -172,6 +172,8 @@ std::string suggestion(const CLI::App& app, int argc, char** argv,
   const auto flags = flags_of(*verb);
   std::vector<std::string_view> names(flags.begin(), flags.end());
   for (auto& name : names) name.remove_prefix(2);
+  if (first == "spawn" && word == "--name")
+    return path + " spawn has no --name: the name is its first word, meshbus spawn NAME";
   if (first == "spawn" && app.get_subcommand("run")->get_option_no_throw(word) != nullptr)
     return path + " spawn has no " + word + "; meshbus run has it";
   const auto near = did_you_mean(std::string_view(word).substr(2), names);

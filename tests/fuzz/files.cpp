@@ -15,14 +15,21 @@ using namespace meshbus;
 
 namespace {
 
+/// A folder that goes with this process.
+struct Scratch {
+  Scratch() { fs::create_directories(path); }
+  ~Scratch() {
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+  }
+  const fs::path path =
+      fs::temp_directory_path() / ("meshbus-fuzz-files-" + std::to_string(::getpid()));
+};
+
 /// A folder of this process: below it the place, and nothing else ever.
-fs::path scratch() {
-  static const fs::path folder = [] {
-    auto path = fs::temp_directory_path() / ("meshbus-fuzz-files-" + std::to_string(::getpid()));
-    fs::create_directories(path);
-    return path;
-  }();
-  return folder;
+const fs::path& scratch() {
+  static const Scratch folder;
+  return folder.path;
 }
 
 void check_records(std::string_view bytes) {

@@ -40,6 +40,7 @@ TEST_CASE("cli: flags of mpirun, srun and torchrun are answered by what meshbus 
   check_mistake({"run", "--wdir", "/tmp", "--", "true"}, "cd DIR");
   check_mistake({"spawn", "job", "--np", "2", "--", "true"}, "it takes -n N");
   check_mistake({"spawn", "job", "--mpi", "--", "true"}, "has no --mpi; meshbus run takes --mpi");
+  check_mistake({"spawn", "--name", "job", "--", "true"}, "the name is its first word");
   check_mistake({"spawn", "job", "--use", "2", "--", "true"}, "has no --use; meshbus run has it");
 }
 
