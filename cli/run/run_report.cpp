@@ -13,9 +13,6 @@
 namespace meshbus::cli {
 namespace {
 
-/// Ends at about the same time have no order that clocks could tell.
-constexpr std::chrono::milliseconds kSameTime{50};
-
 std::string count_of(std::uint64_t count, const std::string& what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
@@ -59,8 +56,8 @@ std::optional<RoleFailure> first_failure(const std::vector<RoleOutcome>& roles) 
     const auto& report = *role.ranks.first_failure;
     // An earlier one of another role was left to a restart.
     if (role.has_ended_job) return RoleFailure{&role, &report};
-    const bool is_earlier = first && first->report->ended && report.ended &&
-                            *report.ended + kSameTime < *first->report->ended;
+    const bool is_earlier =
+        first && first->report->ended && report.ended && *report.ended < *first->report->ended;
     if (!first || is_earlier) first = RoleFailure{&role, &report};
   }
   return first;

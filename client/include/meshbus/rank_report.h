@@ -204,9 +204,9 @@ struct JobTrouble {
 /// How a mesh ended, or its present state.
 struct MeshOutcome {
   std::vector<RankReport> ranks;  ///< All of them, by rank; the last incarnation of each.
-  /// The failed rank that ended first by its agent's clock: the cause rather than its consequences.
-  /// Among ends within 50 ms, whose order is unknown, the one with the lowest rank. With a
-  /// RestartPolicy: the first one that is not followed by a restart.
+  /// The failed rank that ended first by the clock of its host: the cause rather than its
+  /// consequences, also when they follow within a millisecond. Between hosts that is as good as
+  /// their clocks agree. With a RestartPolicy: the first one that is not followed by a restart.
   std::optional<RankReport> first_failure;
   std::optional<JobTrouble> trouble =
       {};  ///< Why an MPI job failed; it comes before first_failure.

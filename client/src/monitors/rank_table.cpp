@@ -353,15 +353,7 @@ MeshOutcome RankTable::outcome() const {
     if (decided_) outcome.first_failure = ranks_[*decided_];
     return outcome;
   }
-  const auto all = failures();
-  if (all.empty()) return outcome;
-  const auto is_at_once = [&](const RankReport& report) {
-    return !all.front().ended || (report.ended && *report.ended - *all.front().ended <= kSameTime);
-  };
-  for (const auto& report : all) {
-    if (is_at_once(report) && (!outcome.first_failure || report.rank < outcome.first_failure->rank))
-      outcome.first_failure = report;
-  }
+  if (const auto all = failures(); !all.empty()) outcome.first_failure = all.front();
   return outcome;
 }
 

@@ -32,9 +32,6 @@ class RankTable {
   /// failure is told only when every rank has been up for so long (kFailureLimit after the end at
   /// the latest); in a mesh that is up, at once.
   static constexpr std::chrono::milliseconds kStartLimit{50};
-  /// Ends so close together cannot be put in order: hosts have clocks of their own, and starts
-  /// differ.
-  static constexpr std::chrono::milliseconds kSameTime{50};
   /// An ended mesh waits so long for the exit reports that are still missing.
   static constexpr std::chrono::milliseconds kExitReportLimit{2000};
 
