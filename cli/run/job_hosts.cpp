@@ -89,8 +89,9 @@ Result<void> JobHosts::find(const RunArguments& arguments) {
                                                                   : remote_.size();
   most_ = arguments.use.value_or(there);
   if (most_ > there)
-    return fail(ErrorCode::configuration_error,
-                "--use " + std::to_string(most_) + ": there are only " + count_of(there));
+    return fail(ErrorCode::configuration_error, "--use " + std::to_string(most_) + ": there " +
+                                                    (there == 1 ? "is" : "are") + " only " +
+                                                    count_of(there));
   if (arguments.wait_hosts && arguments.from != From::addresses)
     return fail(ErrorCode::configuration_error,
                 "--wait-hosts waits for hosts that somebody else starts: name them by their "
@@ -304,9 +305,14 @@ std::optional<std::string> JobHosts::begin_next(const ProcMeshRef& mesh, const M
   const auto lease = parse_duration(context_->setting("lease").value_or("0s"));
   std::set<HostAddr> lost;
   const auto lose = [&](const RankReport& rank) {
-    if (rank.cause != Cause::host_lost || !lost.insert(rank.host).second) return;
+    const bool is_gone = rank.cause == Cause::host_lost || rank.cause == Cause::keeper_lost ||
+                         rank.cause == Cause::host_ended;
+    if (!is_gone || !lost.insert(rank.host).second) return;
     former.lost_hosts.push_back(rank.host.to_string());
-    if (former.reason.empty()) former.reason = rank.reason;
+    if (former.reason.empty())
+      former.reason = rank.cause == Cause::host_ended
+                          ? "host " + rank.host.to_string() + " has ended in order"
+                          : rank.reason;
     // The mesh may have grown onto a spare, or onto a host that is none of this run's.
     const auto& all = all_->hosts();
     const auto host = std::find(all.begin(), all.end(), rank.host);

@@ -28,8 +28,9 @@ std::optional<Error> find_problem(const ContextCore& core, const HostAddr& host)
     const auto& why = listens.error().detail();
     if (host.transport() == Transport::unix_socket && why.ends_with(std::strerror(EACCES)))
       return Error(ErrorCode::host_unreachable, "it belongs to another user (" + why + ")");
+    const bool has_no_address = why.starts_with("cannot find ");
     return Error(ErrorCode::host_unreachable,
-                 "nothing listens there (" + listens.error().detail() + ")");
+                 has_no_address ? why : "nothing listens there (" + why + ")");
   }
   return std::nullopt;
 }

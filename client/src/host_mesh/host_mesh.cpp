@@ -21,6 +21,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+/// For the answer of a host that is known to have ended.
+constexpr std::chrono::milliseconds kAskEnded{300};
 /// How often hosts are tried that are waited for.
 constexpr std::chrono::milliseconds kTryAgain{250};
 
@@ -48,16 +50,21 @@ Result<void> check_complete(const std::vector<HostReport>& reports) {
 }  // namespace
 
 std::vector<HostReport> ask_hosts(Connection& connection, const std::vector<HostAddr>& hosts,
-                                  std::chrono::milliseconds deadline) {
-  const auto end = Clock::now() + deadline;
+                                  std::chrono::milliseconds deadline,
+                                  const std::set<HostAddr>& ended) {
+  const auto start = Clock::now();
+  const auto limit_of = [&](const HostAddr& host) {
+    return ended.contains(host) ? std::min(deadline, kAskEnded) : deadline;
+  };
   std::vector<Connection::Answer> answers;
   answers.reserve(hosts.size());
   for (const auto& host : hosts)
-    answers.push_back(connection.ask(Destination::to_agent(host), wire::GetHostT(), deadline));
+    answers.push_back(
+        connection.ask(Destination::to_agent(host), wire::GetHostT(), limit_of(host)));
   std::vector<HostReport> reports;
   for (std::size_t i = 0; i < hosts.size(); ++i) {
-    const auto answer =
-        await_agent(connection, hosts[i], wire::GetHostT(), std::move(answers[i]), end);
+    const auto answer = await_agent(connection, hosts[i], wire::GetHostT(), std::move(answers[i]),
+                                    start + limit_of(hosts[i]));
     HostReport report;
     report.host = hosts[i];
     if (!answer) {
@@ -201,9 +208,15 @@ Result<ProcMesh> HostMesh::spawn_n(std::string_view base, std::uint64_t ranks, P
 
 Result<std::vector<HostReport>> HostMesh::states(std::chrono::milliseconds deadline) const {
   if (auto fine = check_owner(impl_); !fine) return fail(fine.error());
-  auto reports = ask_hosts(impl_->connection(), hosts(), deadline);
+  const auto& known = impl_->connection().hosts();
+  std::set<HostAddr> ended;
   impl_->core()->run([&] {
-    const auto& known = impl_->connection().hosts();
+    for (const auto& host : hosts()) {
+      if (known.has_ended(host)) ended.insert(host);
+    }
+  });
+  auto reports = ask_hosts(impl_->connection(), hosts(), deadline, ended);
+  impl_->core()->run([&] {
     for (auto& report : reports)
       report.has_ended = report.code != ErrorCode::none && known.has_ended(report.host);
   });

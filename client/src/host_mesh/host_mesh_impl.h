@@ -113,8 +113,11 @@ Result<std::uint16_t> ask_free_port(Connection& connection, const HostAddr& host
                                     std::chrono::milliseconds deadline);
 
 /// GetHost to each of these hosts, by rank. An answer under another name is identity_mismatch.
+/// `ended`: hosts that are known to have ended, which get less time. They are asked all the same,
+/// for they may have been started again.
 std::vector<HostReport> ask_hosts(Connection& connection, const std::vector<HostAddr>& hosts,
-                                  std::chrono::milliseconds deadline);
+                                  std::chrono::milliseconds deadline,
+                                  const std::set<HostAddr>& ended = {});
 
 /// Hands hosts themselves over to a controller (HostMesh::handover), also those of another one.
 /// Waits. Errors: what it, or an owner of them, says; the hosts that have not confirmed it.

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <csignal>
+#include <optional>
 
 #include "tests/world/command_line.h"
 
@@ -36,14 +37,22 @@ TEST_CASE("cli: run --use goes on with a spare when a host is killed, at once") 
   const auto report = dir / "report.json";
   Process job(run_words({"--hosts", "3", "--use", "2", "-n", "4", "--json", report}));
   CHECK(wait_until([&] { return count_words(job.out(), "stands") == 4; }, in_time));
-  // The one that has ranks, and not the spare.
-  pid_t victim = 0;
+  // One that has ranks, and not the spare.
+  std::optional<Roles> victim;
   for (const pid_t warden : wardens_of(job.pid())) {
     const auto roles = find_roles(warden);
-    if (roles && !children_of(roles->keeper).empty()) victim = warden;
+    if (roles && !children_of(roles->keeper).empty()) victim = roles;
   }
-  REQUIRE(victim != 0);
-  ::kill(victim, SIGKILL);
+  REQUIRE(victim.has_value());
+  SUBCASE("its warden is killed") {
+    ::kill(victim->warden, SIGKILL);
+  }
+  SUBCASE("its keeper is killed") {
+    ::kill(victim->keeper, SIGKILL);
+  }
+  SUBCASE("it ends in order") {
+    ::kill(victim->warden, SIGTERM);
+  }
   const auto status = job.wait_exit(in_time);
   INFO(job.describe());
   CHECK(status == ExitStatus::exited(0));
