@@ -63,6 +63,23 @@ std::optional<MpiTrouble::Verdict> MpiTrouble::decide(const std::vector<RankRepo
   return cause_;
 }
 
+bool MpiTrouble::end(const std::optional<RankReport>& first) {
+  if (!first) return false;
+  bool was_cause = false;
+  std::erase_if(notices_, [&](const Notice& notice) {
+    // MPI_Abort() of a program has a small one.
+    const bool is_of_library =
+        notice.kind == Notice::Kind::abort && (notice.code < 0 || notice.code > 255);
+    if (!is_of_library || notice.rank == first->rank || notice.attempt != first->restarts)
+      return false;
+    was_cause = was_cause || (cause_ && cause_->rank == notice.rank &&
+                              cause_->words == verdict_of(notice).words);
+    return true;
+  });
+  if (was_cause) cause_.reset();
+  return was_cause;
+}
+
 std::optional<MpiTrouble::Verdict> MpiTrouble::abort_of(const RankReport& failure) const {
   const auto found = std::find_if(notices_.rbegin(), notices_.rend(), [&](const Notice& notice) {
     return notice.rank == failure.rank && notice.attempt == failure.restarts &&

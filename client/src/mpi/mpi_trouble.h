@@ -28,6 +28,10 @@ class MpiTrouble {
   /// reports of all. With `may_restart` the end of a rank that has aborted is for the
   /// RestartPolicy.
   std::optional<Verdict> decide(const std::vector<RankReport>& ranks, bool may_restart);
+  /// All have ended, and this failure came first. An MPI library that loses the other end aborts
+  /// with a code of its own: that is no cause when another rank had failed before. Returns whether
+  /// such an abort had been decided for, and is no cause any more.
+  bool end(const std::optional<RankReport>& first);
   /// What the rank that has failed had said before, if it has aborted.
   std::optional<Verdict> abort_of(const RankReport& failure) const;
   /// The same in words: "MPI_Abort(7) by rank 3".

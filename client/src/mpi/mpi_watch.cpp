@@ -43,8 +43,19 @@ void MpiWatch::on_lost_helper(const RankReport& helper) {
     mesh = mesh_;
   }
   if (!mesh) return;
-  mesh->note({.code = kNoRanksFault, .words = words});
+  mesh->note(JobTrouble{.code = kNoRanksFault, .words = words});
   mesh->stop({.reason = words});
+}
+
+void MpiWatch::on_failure(const RankReport& rank) {
+  std::optional<Mesh> mesh;
+  {
+    const std::lock_guard lock(mutex_);
+    if (verdict_ || !mesh_ || std::exchange(has_failed_, true)) return;
+    mesh = mesh_;
+  }
+  mesh->stop({.reason = "rank " + std::to_string(rank.rank) + " has failed: " + rank.words(),
+              .because = rank.rank});
 }
 
 void MpiWatch::on_state() {
@@ -55,6 +66,7 @@ void MpiWatch::on_end(MeshOutcome& outcome) {
   std::optional<Mesh> mesh;
   {
     const std::lock_guard lock(mutex_);
+    if (trouble_.end(outcome.first_failure)) verdict_.reset();
     // The end of a rank that aborts may be heard of before its notice, and nothing is restarted
     // now.
     if (!verdict_) {
@@ -65,7 +77,7 @@ void MpiWatch::on_end(MeshOutcome& outcome) {
     outcome.trouble = verdict_;
     mesh = mesh_;
   }
-  if (mesh && outcome.trouble) mesh->note(*outcome.trouble);
+  if (mesh) mesh->note(outcome.trouble);
   if (job_) job_->request_stop();
 }
 

@@ -18,7 +18,8 @@ class MpiWatch {
   struct Mesh {
     std::function<MeshOutcome()> known;
     std::function<void(const StopOptions&)> stop;
-    std::function<void(const JobTrouble&)> note;  ///< For the outcome of the mesh.
+    /// For the outcome of the mesh.
+    std::function<void(const std::optional<JobTrouble>&)> note;
   };
 
   explicit MpiWatch(bool may_restart) : may_restart_(may_restart) {}
@@ -31,6 +32,8 @@ class MpiWatch {
   void on_lost_helper(const RankReport& helper);
   /// A rank has changed.
   void on_state();
+  /// A rank has failed for good: the others would wait for it, and are stopped.
+  void on_failure(const RankReport& rank);
   /// All ranks have ended, and none is restarted. Writes into the outcome what the trouble was.
   void on_end(MeshOutcome& outcome);
 
@@ -43,6 +46,7 @@ class MpiWatch {
   std::mutex mutex_;
   std::optional<Mesh> mesh_;  // guarded by mutex_, as all that follows
   MpiTrouble trouble_;
+  bool has_failed_ = false;
   bool has_notices_ = false;
   std::optional<JobTrouble> verdict_;
 };

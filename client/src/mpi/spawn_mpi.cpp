@@ -29,6 +29,12 @@ Result<void> check_spec(const ProcSpec& spec) {
 
 /// Has the watch hear what the handlers of the mesh hear.
 void follow(Handlers& handlers, const std::weak_ptr<MpiWatch>& late) {
+  // Without a handler a failure stops the mesh anyway, and ends this process.
+  if (handlers.on_failure)
+    handlers.on_failure = [late, told = std::move(handlers.on_failure)](const RankReport& rank) {
+      if (const auto watch = late.lock()) watch->on_failure(rank);
+      told(rank);
+    };
   handlers.on_state = [late, told = std::move(handlers.on_state)](const RankReport& rank) {
     if (told) told(rank);
     if (const auto watch = late.lock()) watch->on_state();
@@ -62,7 +68,7 @@ class MpiSpawn {
                            order_stop(*way->core(), *way->get(), *alive, options);
                        },
                    .note =
-                       [monitor](const JobTrouble& trouble) {
+                       [monitor](const std::optional<JobTrouble>& trouble) {
                          if (const auto alive = monitor.lock())
                            alive->progress().change([&](auto& facts) { facts.trouble = trouble; });
                        }});

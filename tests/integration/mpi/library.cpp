@@ -1,6 +1,7 @@
 // ProcSpec::mpi: what `run --mpi` does, for launchers that use the library.
 #include <doctest/doctest.h>
 
+#include <csignal>
 #include <mutex>
 #include <string>
 
@@ -161,6 +162,9 @@ TEST_CASE("mpi: examples/mpi_job.cpp exits as its job does" * doctest::test_suit
   const auto finished = run({bin("mpi_job"), ring.path()}, in_time);
   INFO(finished.err);
   CHECK(finished.status == ExitStatus::exited(0));
+  const auto failed = run({bin("mpi_job"), ring.path(), "exit", "2", "3"}, in_time);
+  INFO(failed.err);
+  CHECK(failed.status == ExitStatus::exited(3));
   const auto aborted = run({bin("mpi_job"), ring.path(), "abort", "2", "9"}, in_time);
   INFO(aborted.err);
   CHECK(aborted.status == ExitStatus::exited(9));

@@ -116,3 +116,31 @@ TEST_CASE("mpi_trouble: an abort is named with its code, and never exits with 0"
   CHECK(verdict->code == 1);
   CHECK(trouble.last_words({}) == "meshbus: first cause: MPI_Abort(256) by rank 3\n");
 }
+
+TEST_CASE("mpi_trouble: an abort by the library, after another rank has failed, is no cause") {
+  std::vector<RankReport> ranks(4);
+  for (std::uint64_t rank = 0; rank < ranks.size(); ++rank) ranks[rank].rank = rank;
+  MpiTrouble trouble;
+  trouble.add({.kind = Notice::Kind::abort, .rank = 0, .code = 680600335});
+  const auto decided = trouble.decide(ranks, /*may_restart=*/false);
+  REQUIRE(decided.has_value());
+  CHECK(decided->rank == 0);
+  // It had failed before, and that was heard of later.
+  CHECK(trouble.end(ranks[2]));
+  CHECK_FALSE(trouble.decide(ranks, /*may_restart=*/false).has_value());
+  CHECK(trouble.last_words(ranks[2]).empty());
+  CHECK_FALSE(trouble.end(ranks[2]));
+
+  // The program itself has aborted.
+  MpiTrouble own;
+  own.add({.kind = Notice::Kind::abort, .rank = 0, .code = 7});
+  REQUIRE(own.decide(ranks, /*may_restart=*/false).has_value());
+  CHECK_FALSE(own.end(ranks[2]));
+  CHECK_FALSE(own.end(std::nullopt));
+  CHECK(own.decide(ranks, /*may_restart=*/false)->code == 7);
+  // The library of the rank that failed first.
+  MpiTrouble first;
+  first.add({.kind = Notice::Kind::abort, .rank = 2, .code = 680600335});
+  REQUIRE(first.decide(ranks, /*may_restart=*/false).has_value());
+  CHECK_FALSE(first.end(ranks[2]));
+}
