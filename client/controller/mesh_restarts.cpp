@@ -25,7 +25,7 @@ std::string_view why_hopeless(const RankReport& end) {
     case Cause::spawn_failed: return "it would only fail again";
     case Cause::host_lost:
     case Cause::keeper_lost:
-    case Cause::host_ended:
+    case Cause::host_ended: return "its host is lost, which alone knows how it is started";
     case Cause::lost:
     case Cause::unkillable: return "no host can prove that it is over";
     default: return {};
@@ -107,7 +107,8 @@ void MeshRestarts::take(Outcome& outcome, Restarter::Actions actions) {
     const auto end = ended_.find(rank);
     if (is_told || end == ended_.end()) continue;
     // A gang ends once.
-    const bool is_lost = end->second.cause == Cause::host_lost;
+    const bool is_lost =
+        end->second.cause == Cause::host_lost || end->second.cause == Cause::keeper_lost;
     if (is_lost ? gang_stop_.has_value() : end->second.consequence) continue;
     if (const auto why = why_hopeless(end->second); !why.empty())
       give_up(outcome, rank, std::string(why));

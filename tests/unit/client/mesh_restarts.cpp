@@ -297,6 +297,21 @@ TEST_CASE("mesh_restarts: a rank that is lost with its host ends its gang, once"
   CHECK(restarts.is_over());
 }
 
+TEST_CASE("mesh_restarts: whatever its host was lost by, a rank that is not restarted is told") {
+  for (const auto cause : {Cause::host_lost, Cause::keeper_lost}) {
+    RankReport lost = killed_rank(1);
+    lost.cause = cause;
+    lost.consequence = true;
+    MeshRestarts restarts(plan_of(3), 2, 1);
+    (void)restarts.begin({}, live(2), kFirst);
+    const auto over = restarts.on_end(lost, kFirst);
+    REQUIRE(over.notices.size() == 1);
+    CHECK(over.notices[0].is_given_up);
+    CHECK(over.notices[0].words.starts_with(
+        "rank 1 is not restarted: its host is lost, which alone knows how it is started; "));
+  }
+}
+
 TEST_CASE("mesh_restarts: what is stopped is not restarted, and what its host refuses is told") {
   MeshRestarts stopped(plan_of(3), 2, 1);
   stopped.begin({}, live(2), kFirst);
