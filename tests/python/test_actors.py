@@ -66,8 +66,12 @@ def test_reduce_happens_at_the_hosts(counters):
     assert counters.echo.reduce("max", 2.5).result(20) == 2.5
     assert counters.echo.reduce("all", True).result(20) is True
     assert counters.echo.reduce("count", "x").result(20) == 4
-    with pytest.raises(ExceptionGroup, match="no part"):
+    with pytest.raises(ExceptionGroup, match="no part") as no_part:
         counters.echo.reduce("sum", "x").result(20)
+    assert len(no_part.value.exceptions) == 4
+    with pytest.raises(meshbus.RemoteError, match="ZeroDivisionError") as raised:
+        counters.slice(host=1, gpu=0).divide.reduce("sum", 0).result(20)
+    assert raised.value.rank == 2 and "host=1" in raised.value.point
     with pytest.raises(LookupError, match="avg"):
         counters.echo.reduce("avg", 1).result(20)
 

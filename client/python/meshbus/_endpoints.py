@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from meshbus import _checks, _wire
 from meshbus.actor import (Actor, Endpoint, EndpointMethod, Stream, endpoints_of,
                            no_endpoint)
-from meshbus.errors import ConfigurationError, Error, NotExist, Refused, RemoteError, Timeout
+from meshbus.errors import (CallError, ConfigurationError, Error, NotExist, Refused, RemoteError,
+                            Timeout)
 from meshbus.future import Future, readable
 from meshbus.values import Extent, Point, ValueMesh, failed
 
@@ -128,16 +129,21 @@ class ActorEndpoint(Endpoint[Any, Any]):
         pending = self._core.reduce(self._name, body, how, self._timeout)
         return Future(pending, lambda answer: self._reduced(how, *answer))
 
+    def _placed(self, ordinal: int, error: Exception) -> Exception:
+        rank, point = self.place_of(ordinal)
+        if type(error) is CallError:
+            # Its host, which is not Python, has passed on the words alone.
+            return RemoteError(error.detail.removeprefix("RuntimeError: "), rank=rank, point=point)
+        error.add_note(f"rank {rank} ({point})")
+        return error
+
     def _reduced(self, how: str, text: str | None, errors: dict[int, Exception],
                  messages: int) -> Any:
         if len(errors) == 1:
-            ordinal, error = next(iter(errors.items()))
-            rank, point = self.place_of(ordinal)
-            error.add_note(f"rank {rank} ({point})")
-            raise error
+            raise self._placed(*next(iter(errors.items())))
         if errors:
             raise ExceptionGroup(f"{len(errors)} of {self._extent.num_ranks} ranks have no part",
-                                 list(errors.values()))
+                                 [self._placed(*item) for item in errors.items()])
         if text is None:
             raise NotExist("no rank has a part")
         if how in ("any", "all"):
