@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <stdexcept>
 #include <utility>
+#include <zmq.hpp>
 
 #include "bench/child.h"
 #include "bench/measured.h"

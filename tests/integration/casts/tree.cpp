@@ -70,7 +70,7 @@ struct Stranger {
     writer.add(envelope, body);
     Frame frame = writer.finish();
     frame.set_link(++sent_, 0);
-    link.send(std::move(frame));
+    link.send(frame);
   }
   void relay(wire::RelayPort what, std::uint64_t number, Bytes body) {
     wire::Envelope envelope;

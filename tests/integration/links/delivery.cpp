@@ -290,7 +290,7 @@ TEST_CASE("links: numbers that make no sense hurt nobody but their sender") {
     writer.add(envelope, body);
     Frame frame = writer.finish();
     frame.set_link(number, ack);
-    link.send(std::move(frame));
+    link.send(frame);
   };
   send(1, UINT64_MAX, "one");
   send(1, 0, "again");
