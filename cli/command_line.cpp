@@ -118,6 +118,15 @@ void add_all(CLI::App& app, Commands& commands) {
   add_version(app, commands);
 }
 
+/// An option takes one word, also one that may be given again: the next word may be a command.
+void limit_options(CLI::App& app) {
+  for (auto* const option : app.get_options()) {
+    if (!option->get_positional()) option->allow_extra_args(false);
+  }
+  for (auto* const verb : app.get_subcommands([](const CLI::App*) { return true; }))
+    limit_options(*verb);
+}
+
 std::vector<const CLI::App*> verbs_of(const CLI::App& app) {
   return app.get_subcommands([](const CLI::App*) { return true; });
 }
@@ -174,6 +183,8 @@ std::string suggestion(const CLI::App& app, int argc, char** argv,
   for (auto& name : names) name.remove_prefix(2);
   if (first == "spawn" && word == "--name")
     return path + " spawn has no --name: the name is its first word, meshbus spawn NAME";
+  if (first == "torchrun" && app.get_subcommand("run")->get_option_no_throw(word) != nullptr)
+    return path + " torchrun has no " + word + "; meshbus run --torch has it";
   if (first == "spawn" && app.get_subcommand("run")->get_option_no_throw(word) != nullptr)
     return path + " spawn has no " + word + "; meshbus run has it";
   const auto near = did_you_mean(std::string_view(word).substr(2), names);
@@ -260,6 +271,7 @@ int run_command_line(int argc, char** argv) {
   });
   Commands commands;
   add_all(app, commands);
+  limit_options(app);
   // Everything after the first -- is the command, whatever it looks like.
   int own = argc;
   if (argc > 1 && commands.has_command(argv[1])) {

@@ -1,6 +1,6 @@
 // The smallest mesh program that serves others: it answers calls until it is told to stop.
 //
-//     meshbus run --mesh -n 4 -- echo_proc
+//     meshbus run --mesh -n 4 -- ./echo_proc
 //
 // Port 1 answers with the text that it was sent, port 2 with the proc's own id, port 3 passes
 // "RANK TEXT" on to port 1 of another rank.

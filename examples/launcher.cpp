@@ -2,7 +2,7 @@
 // and stops the rest.
 //
 //     meshbus host & meshbus host &                 # each prints its address
-//     launcher ADDRESS ADDRESS echo_proc
+//     launcher ADDRESS ADDRESS ./echo_proc
 #include <meshbus/client.h>
 
 #include <csignal>

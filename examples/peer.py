@@ -38,7 +38,11 @@ ALPHABET = "123456789abcdefghijkmnopqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ"
 
 def load_schema(folder, name):
     """Lets flatc write the Python classes of a schema (control, monitor), and imports them."""
-    schema = pathlib.Path(__file__).resolve().parent.parent / "schemas" / f"{name}.fbs"
+    beside = pathlib.Path(__file__).resolve().parent.parent / "schemas" / f"{name}.fbs"
+    installed = pathlib.Path("/usr/share/meshbus/schemas") / f"{name}.fbs"
+    schema = beside if beside.exists() else installed
+    if not schema.exists():
+        sys.exit(f"peer.py: there is no {beside} nor {installed}: install libmeshbus-dev")
     flatc = [
         "flatc",
         "--python",

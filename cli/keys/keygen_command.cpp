@@ -147,6 +147,8 @@ Result<std::vector<Made>> make_all(const KeygenArguments& arguments, wire::Role 
 
 Result<void> parse_expires(const std::string& text, std::optional<std::int64_t>& expires) {
   if (const auto duration = parse_duration(text)) {
+    if (auto problem = duration_problem(text); !problem.empty())
+      return fail(ErrorCode::parse_error, std::move(problem));
     expires = unix_seconds_now() + std::chrono::ceil<std::chrono::seconds>(*duration).count();
     return {};
   }

@@ -144,8 +144,7 @@ int run(int (*verb)(const MeshArguments&), const MeshArguments& arguments) {
   const int code = verb(arguments);
   std::cout.flush();
   if (std::cout) return code;
-  std::cerr << "meshbus: mesh: not all of the output could be written: is the disk full?\n";
-  return kOwnFailure;
+  return output_lost("mesh");
 }
 
 }  // namespace

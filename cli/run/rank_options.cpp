@@ -96,33 +96,6 @@ void add_kind(CLI::App& verb, RankOptions& options) {
       ->group(kRankGroup);
 }
 
-void add_environment(CLI::App& verb, RankOptions& options) {
-  verb.add_option_function<std::vector<std::string>>(
-          "-x",
-          [&options](const std::vector<std::string>& words) {
-            for (const auto& word : words) {
-              const auto equals = word.find('=');
-              const auto name = word.substr(0, equals);
-              if (!is_variable_name(name))
-                throw CLI::ValidationError(
-                    "-x", "takes NAME or NAME=VALUE, not '" + word +
-                              "': the name of a variable is made of letters, digits and _, and "
-                              "does not begin with a digit");
-              const char* own = std::getenv(name.c_str());
-              if (equals == std::string::npos && own == nullptr)
-                throw CLI::ValidationError(
-                    "-x", name + " is not set here: give it a value, -x " + name + "=VALUE");
-              options.environment.emplace_back(
-                  name, equals == std::string::npos ? own : word.substr(equals + 1));
-            }
-          },
-          "An environment variable for the ranks: NAME (with the value it has here) or NAME=VALUE")
-      ->type_name("NAME[=VALUE]")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->group(kRankGroup);
-}
-
 void add_proc_settings(CLI::App& verb, ProcSettings& settings) {
   const auto add = [&verb](const std::string& name, auto take, const std::string& meaning,
                            const std::string& type) {
@@ -239,6 +212,33 @@ void add_binding(CLI::App& verb, RankOptions& options) {
 }
 
 }  // namespace
+
+void add_environment(CLI::App& verb, RankOptions& options) {
+  verb.add_option_function<std::vector<std::string>>(
+          "-x",
+          [&options](const std::vector<std::string>& words) {
+            for (const auto& word : words) {
+              const auto equals = word.find('=');
+              const auto name = word.substr(0, equals);
+              if (!is_variable_name(name))
+                throw CLI::ValidationError(
+                    "-x", "takes NAME or NAME=VALUE, not '" + word +
+                              "': the name of a variable is made of letters, digits and _, and "
+                              "does not begin with a digit");
+              const char* own = std::getenv(name.c_str());
+              if (equals == std::string::npos && own == nullptr)
+                throw CLI::ValidationError(
+                    "-x", name + " is not set here: give it a value, -x " + name + "=VALUE");
+              options.environment.emplace_back(
+                  name, equals == std::string::npos ? own : word.substr(equals + 1));
+            }
+          },
+          "An environment variable for the ranks: NAME (with the value it has here) or NAME=VALUE")
+      ->type_name("NAME[=VALUE]")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->group(kRankGroup);
+}
 
 bool is_variable_name(std::string_view name) {
   const auto is_letter = [](char c) {

@@ -44,6 +44,8 @@ bool is_variable_name(std::string_view name);
 std::string size_problem(const RankOptions& options, std::uint64_t hosts);
 
 void add_rank_options(CLI::App& verb, RankOptions& options);
+/// -x, which add_rank_options() has, too.
+void add_environment(CLI::App& verb, RankOptions& options);
 /// --restart and what belongs to it.
 void add_restart(CLI::App& verb, RestartPolicy& policy);
 

@@ -52,6 +52,12 @@ Result<Gang> parse_gang(std::string_view text) {
 
 Result<void> parse_restart_delay(std::string_view text, RestartPolicy& policy) {
   const auto colon = text.find(':');
+  for (const auto part :
+       {text.substr(0, colon), colon == std::string_view::npos ? "0" : text.substr(colon + 1)}) {
+    if (auto problem = duration_problem(std::string(part));
+        parse_duration(part) && !problem.empty())
+      return fail(ErrorCode::parse_error, std::move(problem));
+  }
   const auto first = parse_duration(text.substr(0, colon));
   const auto longest =
       colon == std::string_view::npos ? first : parse_duration(text.substr(colon + 1));

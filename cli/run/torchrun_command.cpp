@@ -170,6 +170,7 @@ void add_torchrun(CLI::App& app, Commands& commands) {
   verb.add_flag("-m,--module", arguments->module, "The script is the name of a Python module");
   verb.add_flag("--no_python,--no-python", arguments->no_python,
                 "The script is a program of its own");
+  add_environment(verb, arguments->run.roles.front().ranks);
   verb.add_option("--set", arguments->run.settings, "A setting; may be given again")
       ->type_name("KEY=VALUE");
   add_meaningless(verb, *arguments);

@@ -1,10 +1,12 @@
 #include "cli/support/text_error.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <iostream>
 
+#include "cli/support/exit_codes.h"
 #include "cli/support/terminal_text.h"
 #include "mesh/text.h"
 
@@ -42,6 +44,13 @@ std::string begin_of(const std::string& text, std::size_t most) {
 void complain(const std::string& text) {
   const auto colour = has_colours(STDERR_FILENO) ? Colour::red : Colour::none;
   std::cerr << in_colour(colour, "meshbus:") << " " << shown_lines(text) << "\n";
+}
+
+int output_lost(const std::string& what) {
+  pollfd output{STDOUT_FILENO, 0, 0};
+  if (::poll(&output, 1, 0) == 1 && (output.revents & POLLERR) != 0) return kBrokenPipe;
+  complain(what + ": not all of the output could be written: is the disk full?");
+  return kOwnFailure;
 }
 
 std::string error_words(const Error& error) {

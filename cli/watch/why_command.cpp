@@ -365,8 +365,7 @@ int why(const WhyArguments& arguments) {
   if (!all.empty()) std::cout << dump(wanted->is_several ? all : all.front(), 2) << "\n";
   std::cout.flush();
   if (std::cout) return code;
-  complain("why: not all of the output could be written: is the disk full?");
-  return kOwnFailure;
+  return output_lost("why");
 }
 
 }  // namespace

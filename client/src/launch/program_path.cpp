@@ -56,7 +56,8 @@ Result<std::string> find_meshbus_program(const std::string& wanted) {
   }
   return fail(ErrorCode::configuration_error,
               "there is no meshbus program at " + looked +
-                  " nor in PATH; set MESHBUS_BIN to the program or its folder");
+                  " nor in PATH: install the package meshbus, or set MESHBUS_BIN to the "
+                  "program or its folder");
 }
 
 }  // namespace meshbus

@@ -38,6 +38,7 @@ TEST_CASE("cli: flags of mpirun, srun and torchrun are answered by what meshbus 
   check_mistake({"run", "--nproc-per-node=2", "--", "true"}, "it takes --per-host N");
   check_mistake({"run", "--nnodes", "2", "--", "true"}, "it takes --hosts N");
   check_mistake({"run", "--wdir", "/tmp", "--", "true"}, "cd DIR");
+  check_mistake({"torchrun", "--use", "2", "train.py"}, "meshbus run --torch has it");
   check_mistake({"spawn", "job", "--np", "2", "--", "true"}, "it takes -n N");
   check_mistake({"spawn", "job", "--mpi", "--", "true"}, "has no --mpi; meshbus run takes --mpi");
   check_mistake({"spawn", "--name", "job", "--", "true"}, "the name is its first word");
@@ -48,6 +49,9 @@ TEST_CASE(
     "cli: what cannot be is refused before anything is started, in the words that were typed") {
   check_mistake({"run", "--hosts", "h1", "--", "true"}, "did you mean tcp:h1:7420 or ssh:h1?");
   check_mistake({"run", "--per-host", "host=2", "--", "true"}, "--hosts says how many");
+  check_mistake({"run", "--restart", "always", "--restart-delay", "5", "--", "true"},
+                "'5' has no unit: write 5ms, 5s or 5m");
+  check_mistake({"keygen", "--expires", "90", "operator", "x"}, "'90' has no unit");
   check_mistake({"run", "--name", "", "--", "true"}, "--name is empty");
   check_mistake({"run", "--name", "zz-later", "--", "true"}, "this one would do: zz_later");
   check_mistake({"run", "--per-host", "gpu=4000000000", "--", "true"}, "16384");

@@ -27,18 +27,23 @@
 /// host's agent, and lets ranks call each other (spec 4.3-4.5).
 ///
 ///     #include <meshbus/proc.h>
+///     #include <future>
 ///     #include <iostream>
 ///     using namespace std::chrono_literals;
 ///
 ///     int main() {
 ///       meshbus::ProcProgram program;
-///       program.on(1, [](meshbus::Proc&, const meshbus::Incoming& call) {
+///       std::promise<void> asked;
+///       program.on(1, [&](meshbus::Proc&, const meshbus::Incoming& call) {
+///         asked.set_value();
 ///         return std::string(call.body.rbegin(), call.body.rend());
 ///       });
-///       program.main([](meshbus::Proc& proc) {
+///       program.main([&](meshbus::Proc& proc) {
 ///         // My right neighbour says "olleh".
 ///         auto answer = proc.call((proc.rank() + 1) % proc.world_size(), 1, "hello", 10s);
 ///         std::cout << (answer ? *answer : answer.error().to_string()) << std::endl;
+///         // A rank leaves when this returns: not before my left neighbour has asked.
+///         asked.get_future().wait_for(10s);
 ///         return answer ? 0 : 1;
 ///       });
 ///       meshbus::bootstrap_or_die(program);
