@@ -12,6 +12,7 @@
 #include "cli/keys/join_token_command.h"
 #include "cli/keys/key_folders.h"
 #include "cli/support/command.h"
+#include "cli/support/duration_text.h"
 #include "cli/support/exit_codes.h"
 #include "cli/support/rank_json.h"
 #include "common/base/quantity.h"

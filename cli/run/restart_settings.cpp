@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "cli/support/duration_text.h"
 #include "common/base/quantity.h"
 #include "meshbus/context.h"
 

@@ -6,6 +6,7 @@
 #include <cctype>
 #include <utility>
 
+#include "cli/support/duration_text.h"
 #include "cli/support/selector.h"
 #include "client/src/base/parse_ranks.h"
 #include "common/base/quantity.h"
@@ -31,13 +32,6 @@ std::string footer_of(const Help& help, bool has_run) {
 }
 
 }  // namespace
-
-std::string duration_problem(const std::string& text) {
-  if (!parse_duration(text)) return "'" + text + "' is not a duration like 250ms, 30s, 2m or 1h";
-  const bool has_unit = std::isalpha(static_cast<unsigned char>(text.back())) != 0;
-  if (has_unit || text.find_first_not_of('0') == std::string::npos) return {};
-  return "'" + text + "' has no unit: write " + text + "ms, " + text + "s or " + text + "m";
-}
 
 CLI::App& Commands::add(CLI::App& parent, const std::string& name, const Help& help, Run run) {
   auto* verb = parent.add_subcommand(name, help.meaning);

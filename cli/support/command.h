@@ -85,9 +85,6 @@ void add_mesh_choice(CLI::App& verb, MeshChoice& choice, const std::string& mean
 /// The same with --yes, of a command that acts on them: it takes no default.
 void add_mesh_order(CLI::App& verb, MeshChoice& choice, const std::string& meaning);
 
-/// Empty, or what is wrong with the text of a duration: it has a unit.
-std::string duration_problem(const std::string& text);
-
 /// An option that takes a duration with its unit.
 CLI::Option* add_duration(CLI::App& verb, const std::string& name,
                           std::function<void(std::chrono::milliseconds)> take,

@@ -237,6 +237,23 @@ Story tell(const std::vector<HostEvent>& events, const std::string& mesh, const 
       first = std::find_if(story.entries.begin(), story.entries.end(),
                            [](const auto& entry) { return died_with_keeper(entry.event); });
   }
+  if (first == story.entries.end()) {
+    // Its host is lost, and cannot tell of it: what was said when the others were stopped.
+    const auto told =
+        std::find_if(story.entries.begin(), story.entries.end(), [&](const auto& entry) {
+          const auto& report = entry.event.end;
+          return report && report->because && !report->stop_reason.empty() &&
+                 !last_lives.contains({entry.event.mesh, *report->because});
+        });
+    if (told != story.entries.end()) {
+      StoryEntry entry{StoryRole::first, told->event, {}, told->time};
+      entry.event.kind = EventKind::host_unreachable;
+      entry.event.text = told->event.end->stop_reason;
+      entry.event.by = told->event.end->stopped_by;
+      entry.event.end.reset();
+      first = story.entries.insert(story.entries.begin(), std::move(entry));
+    }
+  }
   if (first != story.entries.end()) first->role = StoryRole::first;
   for (auto& entry : story.entries) {
     if (entry.role != StoryRole::first && is_mended(entry.event)) entry.role = StoryRole::former;
