@@ -25,6 +25,15 @@ std::int64_t wall_ns() {
 
 }  // namespace
 
+std::optional<KeyRing::Seen> KeyRing::look_at(const std::string& path) {
+  struct stat status{};
+  if (::stat(path.c_str(), &status) != 0) return std::nullopt;
+  // The time of change (ctime) covers owner and mode, too.
+  return Seen{status.st_ino,
+              std::int64_t{status.st_ctim.tv_sec} * 1'000'000'000 + status.st_ctim.tv_nsec,
+              status.st_size};
+}
+
 std::string KeyHolder::to_string() const {
   std::string text(word_of(role));
   for (std::size_t i = 0; i < names.size() && i < 4; ++i) text += (i == 0 ? " " : ", ") + names[i];
@@ -56,7 +65,7 @@ Result<KeyRing> KeyRing::load(const KeyDirectory& directory) {
 
 Result<void> KeyRing::check() const {
   std::vector<std::string> paths = {path_};
-  for (const auto role : kKeyRoles) paths.push_back(path_ + "/" + std::string(word_of(role)));
+  for (const auto role : kKeyRoles) paths.push_back(folder_of(role));
   for (const auto& path : paths) {
     if (auto trusted = check_trusted(path);
         !trusted && trusted.error().code() != ErrorCode::not_exist)
@@ -87,46 +96,65 @@ const KeyHolder* KeyRing::find(std::string_view key) const {
   return found == holders_.end() ? nullptr : &found->second;
 }
 
-bool KeyRing::refresh() {
-  const auto complain = [this](std::string complaint) {
-    if (complaint != complaint_)
-      log::error("the keys that may connect stay what they were: " + complaint);
-    complaint_ = std::move(complaint);
-    return false;
-  };
-  if (auto checked = check(); !checked) return complain(checked.error().detail());
-  std::map<std::string, File> files;
-  for (const auto role : kKeyRoles) {
-    std::error_code error;
-    std::filesystem::directory_iterator at(path_ + "/" + std::string(word_of(role)), error);
-    for (const std::filesystem::directory_iterator end;
-         !error && at != end && files.size() < kMostFiles; at.increment(error)) {
-      const std::string name = at->path().stem().string();
-      if (at->path().extension() != ".pub" || !is_holder_name(name)) continue;
-      struct stat status{};
-      if (::stat(at->path().c_str(), &status) != 0) continue;
-      // The time of change (ctime) covers owner and mode, too.
-      const Seen seen{status.st_ino,
-                      std::int64_t{status.st_ctim.tv_sec} * 1'000'000'000 + status.st_ctim.tv_nsec,
-                      status.st_size};
-      const auto known = files_.find(at->path().string());
-      if (known != files_.end() && known->second.seen == seen && !known->second.is_fresh) {
-        files.insert(*known);
-        continue;
-      }
-      auto keys = read_key_grants(at->path().string());
-      // Logged once, although the file may be read again.
-      if (!keys && (known == files_.end() || known->second.seen != seen))
-        log::warn(keys.error().detail() + "; it lets nobody in");
-      const bool is_fresh = wall_ns() - seen.changed_ns < kFreshNs;
-      files.emplace(
-          at->path().string(),
-          File{seen, role, name, keys ? std::move(*keys) : std::vector<KeyGrant>(), is_fresh});
+Result<void> KeyRing::list(wire::Role role, std::map<std::string, File>& files) const {
+  const std::string folder = folder_of(role);
+  for (const auto& path : {path_, folder}) {
+    if (auto trusted = check_trusted(path); !trusted) {
+      if (trusted.error().code() == ErrorCode::not_exist) return {};
+      return trusted;
     }
-    if (error && error != std::errc::no_such_file_or_directory)
-      return complain(path_ + "/" + std::string(word_of(role)) + ": " + error.message());
   }
-  complaint_.clear();
+  std::error_code error;
+  std::filesystem::directory_iterator at(folder, error);
+  for (const std::filesystem::directory_iterator end;
+       !error && at != end && files.size() < kMostFiles; at.increment(error)) {
+    const std::string path = at->path().string(), name = at->path().stem().string();
+    if (at->path().extension() != ".pub" || !is_holder_name(name)) continue;
+    const auto seen = look_at(path);
+    if (!seen) continue;
+    const auto known = files_.find(path);
+    const bool is_same = known != files_.end() && known->second.seen == *seen;
+    if (is_same && !known->second.is_fresh) {
+      files.insert(*known);
+      continue;
+    }
+    auto keys = read_key_grants(path);
+    // Logged once, although the file may be read again.
+    if (!keys && !is_same) log::warn(keys.error().detail() + "; it lets nobody in");
+    const bool is_fresh = wall_ns() - seen->changed_ns < kFreshNs;
+    files.emplace(
+        path, File{*seen, role, name, keys ? std::move(*keys) : std::vector<KeyGrant>(), is_fresh});
+  }
+  if (error && error != std::errc::no_such_file_or_directory)
+    return fail(ErrorCode::configuration_error,
+                folder + ": " + error.message() + "; chmod a+rx " + folder);
+  return {};
+}
+
+void KeyRing::keep_known(wire::Role role, std::map<std::string, File>& files) const {
+  for (const auto& [path, file] : files_) {
+    if (file.role == role && look_at(path) == file.seen) files.emplace(path, file);
+  }
+}
+
+bool KeyRing::refresh() {
+  std::map<std::string, File> files;
+  std::string complaint;
+  for (const auto role : kKeyRoles) {
+    std::map<std::string, File> of_role;
+    if (const auto listed = list(role, of_role); !listed) {
+      of_role.clear();
+      keep_known(role, of_role);
+      const std::string& detail = listed.error().detail();
+      if (complaint.find(detail) == std::string::npos)
+        complaint += (complaint.empty() ? "" : "; ") + detail;
+    }
+    files.merge(of_role);
+  }
+  if (!complaint.empty() && complaint != complaint_)
+    log::error("new keys let nobody in, and known ones only while their files are seen: " +
+               complaint);
+  complaint_ = std::move(complaint);
   std::unordered_map<std::string, KeyHolder> holders;
   const std::int64_t now = wall_ns() / 1'000'000'000;
   for (const auto& [path, file] : files) {

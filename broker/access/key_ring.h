@@ -39,7 +39,9 @@ struct KeyHolder {
 
 /// The keys that may connect: the files DIR/authorised/ROLE/NAME.pub. A key in several roles has
 /// the highest that has not expired, and in several files of that role the lowest ceiling. A file
-/// that cannot be used lets nobody in, and is logged once. Lives on the reactor's thread.
+/// that cannot be used lets nobody in, and is logged once. Of a folder that cannot be read or
+/// trusted, no key is new, and a known one counts only while its file is seen to be what it was, so
+/// that a mistake cuts nobody off, but no key outlives its file. Lives on the reactor's thread.
 class KeyRing {
  public:
   /// Errors: configuration_error (others may write there).
@@ -48,8 +50,7 @@ class KeyRing {
   /// The holder of a key (Z85), or null.
   const KeyHolder* find(std::string_view key) const;
   std::size_t size() const noexcept { return holders_.size(); }
-  /// Reads the files that are new or have changed. True when any key has changed or expired. A
-  /// folder that cannot be read or trusted changes nothing: it lets nobody in and cuts nobody off.
+  /// Reads the files that are new or have changed. True when any key has changed or expired.
   bool refresh();
 
  private:
@@ -69,7 +70,17 @@ class KeyRing {
     bool is_fresh = false;
   };
   explicit KeyRing(std::string path) : path_(std::move(path)) {}
+  std::string folder_of(wire::Role role) const { return path_ + "/" + std::string(word_of(role)); }
+  /// Errors: configuration_error (one of the folders belongs to another user, or others may write
+  /// there).
   Result<void> check() const;
+  /// Nothing: the file is gone, or a folder above it keeps us from looking.
+  static std::optional<Seen> look_at(const std::string& path);
+  /// The files of a role. A folder that is not there has none. Errors: configuration_error (it
+  /// cannot be read or trusted).
+  Result<void> list(wire::Role role, std::map<std::string, File>& files) const;
+  /// Those files of a role that were known and are still what they were.
+  void keep_known(wire::Role role, std::map<std::string, File>& files) const;
   /// Adds what a file says of a key, at that time (Unix seconds), to what others have said.
   static void merge(KeyHolder& holder, const File& file, const KeyGrant& grant, std::int64_t now);
 

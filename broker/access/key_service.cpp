@@ -35,7 +35,7 @@ Result<std::unique_ptr<KeyService>> KeyService::open(Reactor& reactor, Options o
   auto ring = KeyRing::load(options.directory);
   if (!ring) return fail(ring.error());
   if (ring->size() == 0)
-    log::warn("nobody can connect over tcp: there is no key in " + options.directory.path() +
+    log::warn("nobody can connect over tcp: no key can be read in " + options.directory.path() +
               "/authorised/ROLE/ (roles: observer, client, operator, host; meshbus keygen)");
   return std::unique_ptr<KeyService>(new KeyService(
       reactor, std::move(options), std::move(on_refused), std::move(*own), std::move(*ring)));

@@ -77,6 +77,15 @@ void add_own_links(SiteExam& site) {
   }
 }
 
+/// A host that does not know the other's present key hears nothing when it connects; the other one
+/// is told why. So a way that is cut is tried from its other end, too.
+LinkExam measure_way(const Patient& from, const Patient& to, std::chrono::milliseconds limit) {
+  auto there = from.host->measure(*to.host, limit);
+  if (!is_cut(there)) return there;
+  auto back = to.host->measure(*from.host, limit);
+  return is_wrong_key(back.code) ? back : there;
+}
+
 void measure_links(const std::vector<Patient*>& patients, std::chrono::milliseconds limit,
                    SiteExam& site) {
   for (const auto& round : plan_links(patients.size())) {
@@ -84,7 +93,7 @@ void measure_links(const std::vector<Patient*>& patients, std::chrono::milliseco
     for_each_at_once(round.size(), [&](std::size_t i) {
       const auto* from = patients[round[i].first];
       const auto* to = patients[round[i].second];
-      links[i] = from->host->measure(*to->host, limit);
+      links[i] = measure_way(*from, *to, limit);
       links[i].from = from->number;
       links[i].to = to->number;
     });

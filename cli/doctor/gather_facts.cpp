@@ -117,10 +117,11 @@ void add_secret_key(const std::string& path, std::vector<KeyFacts>& keys) {
   keys.push_back({.path = path, .problem = pair ? std::string() : pair.error().detail()});
 }
 
-/// The files of a folder with that ending, in order.
-std::vector<std::string> files_in(const std::string& folder, std::string_view ending) {
+/// The files of a folder with that ending, in order. `error`: why the folder cannot be read.
+std::vector<std::string> files_in(const std::string& folder, std::string_view ending,
+                                  std::error_code& error) {
   std::vector<std::string> paths;
-  std::error_code error;
+  error.clear();
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
        entry.increment(error)) {
     if (entry->path().extension() == ending) paths.push_back(entry->path().string());
@@ -143,6 +144,21 @@ void add_public_key(const std::string& path, std::vector<KeyFacts>& keys) {
   keys.push_back(std::move(facts));
 }
 
+void add_public_keys(const std::string& folder, std::vector<KeyFacts>& keys) {
+  if (const auto trusted = check_trusted(folder);
+      !trusted && trusted.error().code() != ErrorCode::not_exist) {
+    keys.push_back(
+        {.path = folder, .problem = trusted.error().detail() + "; new keys there let nobody in"});
+    return;
+  }
+  std::error_code error;
+  for (const auto& path : files_in(folder, ".pub", error)) add_public_key(path, keys);
+  if (error && error != std::errc::no_such_file_or_directory)
+    keys.push_back({.path = folder,
+                    .problem = folder + ": " + error.message() +
+                               ", so its keys let nobody in: chmod a+rx " + folder});
+}
+
 void gather_keys(HostFacts& facts) {
   const auto config = load_config({});
   if (!config) {
@@ -154,17 +170,15 @@ void gather_keys(HostFacts& facts) {
   if (!directory || !fs::is_directory(directory->path(), error)) return;
   facts.keys_directory = directory->path();
   // A secret is only ours to judge when we may read it; a container has those of others beside it.
-  auto secrets = files_in(directory->path(), ".key");
+  auto secrets = files_in(directory->path(), ".key", error);
   if (const auto& own = config->path(keys::keys_own); !own.empty()) secrets = {own};
   for (const auto& path : secrets) {
     struct stat status{};
     if (::stat(path.c_str(), &status) == 0 && status.st_uid == ::geteuid())
       add_secret_key(path, facts.keys);
   }
-  for (const auto role : kKeyRoles) {
-    const auto folder = directory->path() + "/authorised/" + std::string(word_of(role));
-    for (const auto& path : files_in(folder, ".pub")) add_public_key(path, facts.keys);
-  }
+  for (const auto role : kKeyRoles)
+    add_public_keys(directory->path() + "/authorised/" + std::string(word_of(role)), facts.keys);
 }
 
 /// Where the hosts of this user have their sockets.

@@ -63,15 +63,6 @@ bool is_slow(const SiteExam& site, const LinkExam& link) {
          !explains(site.hosts[link.to], link);
 }
 
-bool is_wrong_key(ErrorCode code) {
-  return code == ErrorCode::unauthorised || code == ErrorCode::identity_mismatch;
-}
-
-bool is_cut(const LinkExam& link) {
-  return link.code != ErrorCode::none && link.code != ErrorCode::unroutable &&
-         !is_wrong_key(link.code);
-}
-
 std::string slowness_text(const LinkExam& link) {
   std::string text;
   if (is_late(link))
@@ -204,6 +195,15 @@ std::vector<Finding> busy_findings(const SiteExam& site) {
 }
 
 }  // namespace
+
+bool is_wrong_key(ErrorCode code) {
+  return code == ErrorCode::unauthorised || code == ErrorCode::identity_mismatch;
+}
+
+bool is_cut(const LinkExam& link) {
+  return link.code != ErrorCode::none && link.code != ErrorCode::unroutable &&
+         !is_wrong_key(link.code);
+}
 
 /// Within one machine nothing is said of a network: what is slow there is the machine, which has
 /// something else to do.

@@ -148,7 +148,8 @@ Result<void> check_trusted(const std::string& path) {
   struct stat status{};
   if (::stat(path.c_str(), &status) != 0)
     return fail(errno == ENOENT ? ErrorCode::not_exist : ErrorCode::configuration_error,
-                path + ": " + os_error("stat"));
+                path + ": " + os_error("stat") +
+                    (errno == EACCES ? "; chmod a+rx the folders above it" : ""));
   if (status.st_uid != 0 && status.st_uid != ::geteuid())
     return refuse(path + " belongs to user " + std::to_string(status.st_uid) +
                   ", who could put any key there: do this as that user (sudo -u), or chown it to "

@@ -196,6 +196,9 @@ class DoctorKeys {
         other.dir_.path() / folder, dir_.path() / folder,
         std::filesystem::copy_options::recursive | std::filesystem::copy_options::skip_existing);
   }
+  std::string folder_of(const std::string& role) const {
+    return (dir_.path() / "authorised" / role).string();
+  }
   ProcessOptions options() const {
     return {.environment = {{"MESHBUS_KEYS_DIRECTORY", dir_.path().string()}}};
   }
@@ -237,6 +240,36 @@ TEST_CASE("doctor: a wrong key is called so, between us and a host and between t
   report = examine(hosts, 0, alice.options());
   INFO(report.dump(1));
   CHECK(report.at("sound") == true);
+}
+
+TEST_CASE("doctor: a host that knows the old key of another is told apart from a cut network") {
+  const DoctorKeys first({"host", "127.0.0.1"}), second({"host", "127.0.0.2"});
+  const DoctorKeys alice({"operator", "alice"});
+  first.know(second, "host");
+  second.know(first, "host");
+  second.make({"host", "127.0.0.2", "--rotate"});
+  second.make({"host", "127.0.0.2", "--retire"});
+  for (const auto* host : {&second, &first}) {  // Alice knows the new key
+    host->know(alice, "operator");
+    alice.know(*host, "host");
+  }
+  StandingHost one({"--bind", "tcp:127.0.0.1:0"}, first.options());
+  StandingHost two({"--bind", "tcp:127.0.0.2:0"}, second.options());
+  for (const auto& hosts :
+       {one.address() + "," + two.address(), two.address() + "," + one.address()}) {
+    const auto report = examine({"--hosts", hosts}, 1, alice.options());
+    INFO(report.dump(1));
+    REQUIRE(report.at("findings").size() == 1);
+    CHECK(report.at("findings")[0].at("code") == "wrong_key");
+  }
+
+  // A folder that others may write to is named, with the repair.
+  std::filesystem::permissions(second.folder_of("operator"), std::filesystem::perms::all);
+  const auto report = examine({"--hosts", two.address()}, 1, alice.options());
+  INFO(report.dump(1));
+  REQUIRE(findings_of(report, "key").size() == 1);
+  CHECK(findings_of(report, "key")[0].at("what").get<std::string>().find(
+            "chmod go-w " + second.folder_of("operator")) != std::string::npos);
 }
 
 TEST_CASE("doctor: a host whose clock is wrong is found among others") {

@@ -314,7 +314,7 @@ TEST_CASE("keys: what cannot be trusted lets nobody in, and cuts nobody off") {
   std::filesystem::permissions(folder, std::filesystem::perms::all);
   const auto mallory = keys.make(Role::operate, "mallory");
   CHECK(refusal_of(host, keys_for(mallory, host.address())).has_value());
-  REQUIRE(loop.until([&] { return log.count("stay what they were") == 1; }));
+  REQUIRE(loop.until([&] { return log.count("new keys let nobody in") == 1; }));
   CHECK(log.count("chmod go-w " + folder.string()) == 1);
   CHECK(peer->downs == 0);
   std::filesystem::permissions(folder, std::filesystem::perms::owner_all);

@@ -1,8 +1,12 @@
 #include "broker/access/key_ring.h"
 
 #include <doctest/doctest.h>
+#include <linux/capability.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <array>
 #include <filesystem>
 
 #include "common/base/log.h"
@@ -29,6 +33,24 @@ struct Folder {
   }
   TempDir dir;
   KeyDirectory directory{dir.path().string(), {}};
+};
+
+/// Root reads what it likes. For the scope this thread has to ask the modes, as other users do.
+class WithoutOverride {
+ public:
+  WithoutOverride() {
+    REQUIRE(::syscall(SYS_capget, &header_, before_.data()) == 0);
+    auto less = before_;
+    less[0].effective &= ~(1U << CAP_DAC_OVERRIDE | 1U << CAP_DAC_READ_SEARCH);
+    REQUIRE(::syscall(SYS_capset, &header_, less.data()) == 0);
+  }
+  ~WithoutOverride() { CHECK(::syscall(SYS_capset, &header_, before_.data()) == 0); }
+  WithoutOverride(const WithoutOverride&) = delete;
+  WithoutOverride& operator=(const WithoutOverride&) = delete;
+
+ private:
+  __user_cap_header_struct header_{_LINUX_CAPABILITY_VERSION_3, 0};
+  std::array<__user_cap_data_struct, _LINUX_CAPABILITY_U32S_3> before_{};
 };
 
 }  // namespace
@@ -126,7 +148,7 @@ TEST_CASE("key_ring: files that change, go, or are no keys") {
   CHECK(ring->size() == 0);
 }
 
-TEST_CASE("key_ring: a folder that others may write to changes nothing, and is no start") {
+TEST_CASE("key_ring: a folder that others may write to lets nobody new in, and is no start") {
   Folder folder;
   const auto a = KeyPair::make()->public_key, b = KeyPair::make()->public_key;
   folder.put(wire::Role::operate, "alice", {a});
@@ -145,4 +167,54 @@ TEST_CASE("key_ring: a folder that others may write to changes nothing, and is n
     fs::remove(folder.directory.public_path(wire::Role::operate, "mallory"));
     REQUIRE(::chmod(path.c_str(), 0755) == 0);
   }
+}
+
+TEST_CASE("key_ring: a key is revoked in a folder that others may write to, too") {
+  Folder folder;
+  const auto a = KeyPair::make()->public_key, b = KeyPair::make()->public_key;
+  const auto alice = folder.put(wire::Role::operate, "alice", {a});
+  folder.put(wire::Role::operate, "bob", {b});
+  auto ring = KeyRing::load(folder.directory);
+  REQUIRE(ring.has_value());
+  REQUIRE(::chmod((folder.dir / "authorised/operator").c_str(), 0777) == 0);
+  fs::remove(alice);
+  CHECK(ring->refresh());
+  CHECK(ring->find(a) == nullptr);
+  CHECK(ring->find(b) != nullptr);
+  // What is put in its place afterwards is not read.
+  folder.put(wire::Role::operate, "alice", {a});
+  CHECK_FALSE(ring->refresh());
+  CHECK(ring->find(a) == nullptr);
+}
+
+TEST_CASE("key_ring: keys in a folder that cannot be read let nobody in; other roles stay") {
+  Folder folder;
+  std::vector<std::string> errors;
+  log::set_sink([&](log::Level, std::string_view line) { errors.emplace_back(line); },
+                log::Level::error);
+  const auto a = KeyPair::make()->public_key, h = KeyPair::make()->public_key;
+  const auto alice = folder.put(wire::Role::operate, "alice", {a});
+  folder.put(wire::Role::host, "h1", {h});
+  const std::string operators = folder.dir / "authorised/operator";
+  auto ring = KeyRing::load(folder.directory);
+  REQUIRE(ring.has_value());
+  const WithoutOverride as_others;
+  const auto refresh = [&] { return ring->refresh(); };
+  CHECK_FALSE(refresh());
+  // It cannot be listed, but its files can be seen: known keys count until they are revoked.
+  REQUIRE(::chmod(operators.c_str(), 0300) == 0);
+  CHECK_FALSE(refresh());
+  CHECK(ring->find(a) != nullptr);
+  REQUIRE(errors.size() == 1);
+  CHECK(errors[0].find("chmod a+rx " + operators) != std::string::npos);
+  REQUIRE(::chmod(operators.c_str(), 0) == 0);
+  CHECK(refresh());
+  CHECK(ring->find(a) == nullptr);
+  CHECK(ring->find(h) != nullptr);
+  CHECK_FALSE(refresh());
+  CHECK(errors.size() <= 2);  // once each way, not at each look
+  REQUIRE(::chmod(operators.c_str(), 0755) == 0);
+  CHECK(refresh());
+  CHECK(ring->find(a) != nullptr);
+  CHECK(fs::exists(alice));
 }
