@@ -20,6 +20,8 @@ constexpr std::size_t kMostAuditWaiting = 4096;
 constexpr std::chrono::seconds kAuditAnswerLimit{60};
 /// Execs whose ends are awaited. The end of one whose agent has died never comes.
 constexpr std::size_t kMostAuditRunning = 4096;
+/// Principals of few rights, with a verb each, that are told apart in a second.
+constexpr std::size_t kMostAuditFirsts = 1024;
 /// Larger messages are the output of an exec: they are not looked into.
 constexpr std::size_t kLargestAuditedAnswer = 16 * 1024;
 constexpr std::size_t kLongestEntryText = 1024;
@@ -73,7 +75,8 @@ void AuditTrail::on_control(const AuditedPrincipal& from, const std::string& to,
   const auto message = ControlMessage::decode(body);
   if (!message || message->head().is_answer) return;
   auto request = audited_request(*message);
-  if (!request || (from.role < wire::Role::operate && !may_write(requests_))) return;
+  if (!request) return;
+  if (from.role < wire::Role::operate && !may_write(requests_, from.by, request->verb)) return;
   Entry entry{from, std::move(*request), to, unix_ns(), now_()};
   // Over a link only the key of the requester is proven.
   if (entry.principal.peer.empty() && !entry.request.claimed_peer.empty()) {
@@ -166,13 +169,26 @@ void AuditTrail::on_exec_ended(std::uint64_t requester, const wire::ExecEnded& e
 void AuditTrail::note(const AuditedPrincipal& principal, const std::string& verb,
                       const std::string& what, const std::string& outcome) {
   auto& limit = outcome == "ok" ? connections_ : refusals_;
-  if (principal.role < wire::Role::operate && !may_write(limit)) return;
+  if (principal.role < wire::Role::operate && !may_write(limit, principal.by, verb)) return;
   write(
       {principal, {.verb = verb, .what = cut_text(what, kLongestEntryText)}, {}, unix_ns(), now_()},
       cut_text(outcome, kLongestEntryText));
 }
 
-bool AuditTrail::may_write(log::LineLimit& limit) {
+bool AuditTrail::is_first_of_second(const std::string& by, const std::string& verb) {
+  const Time now = now_();
+  const auto is_over = [now](Time first) { return now - first >= std::chrono::seconds(1); };
+  if (firsts_.size() >= kMostAuditFirsts)
+    std::erase_if(firsts_, [&](const auto& one) { return is_over(one.second); });
+  if (firsts_.size() >= kMostAuditFirsts) return false;
+  const auto [found, is_new] = firsts_.try_emplace({by, verb}, now);
+  if (!is_new && !is_over(found->second)) return false;
+  found->second = now;
+  return true;
+}
+
+bool AuditTrail::may_write(log::LineLimit& limit, const std::string& by, const std::string& verb) {
+  if (is_first_of_second(by, verb)) return true;
   const auto left_out = limit.on_line(now_());
   left_out_ += left_out.value_or(0);
   return left_out.has_value();

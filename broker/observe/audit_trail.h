@@ -90,8 +90,10 @@ class AuditTrail {
   void await_end(std::uint64_t requester, Entry entry);
   void forget_oldest();
   void on_exec_ended(std::uint64_t requester, const wire::ExecEnded& ended);
-  /// Whether one more entry of principals with few rights is written.
-  bool may_write(log::LineLimit& limit);
+  /// Whether one more entry of a principal with few rights is written. Its first one of each verb
+  /// in a second always is, so that many of one kind hide none of another.
+  bool may_write(log::LineLimit& limit, const std::string& by, const std::string& verb);
+  bool is_first_of_second(const std::string& by, const std::string& verb);
   void expire();
 
   EventLog log_;
@@ -106,6 +108,8 @@ class AuditTrail {
   /// For those with few rights, each second. Many connections hide no refusal, and many refusals of
   /// what asks for nothing hide no request.
   log::LineLimit requests_{10}, refusals_{10}, connections_{10};
+  /// When a principal's verb was last written for being the first of its second.
+  std::map<std::pair<std::string, std::string>, Time> firsts_;
   std::uint64_t left_out_ = 0;
   std::uint64_t told_lost_ = 0;
 };

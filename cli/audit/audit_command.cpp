@@ -32,9 +32,17 @@ struct AuditArguments {
   std::vector<std::string> verbs;
 };
 
+/// So many entries of a host are missing before that time.
+struct TrailGap {
+  std::string host;
+  std::string time;
+  std::string count;
+};
+
 /// What hosts have written down, oldest first, and which of them did not say.
 struct Trail {
   std::vector<AuditEntry> entries;
+  std::vector<TrailGap> gaps;
   std::vector<HostReport> silent;
 };
 
@@ -43,7 +51,7 @@ Trail read_trail(const ReachedHosts& hosts, const AuditFilter& filter) {
   for (const auto& part : hosts.parts)
     asked.push_back(
         std::async(std::launch::async, [&part, limit = hosts.left] { return part.audit(limit); }));
-  Trail trail{{}, hosts.listing.unreachable};
+  Trail trail{{}, {}, hosts.listing.unreachable};
   for (auto& one : asked) {
     auto listing = one.get();
     if (!listing) {
@@ -52,7 +60,12 @@ Trail read_trail(const ReachedHosts& hosts, const AuditFilter& filter) {
     }
     for (const auto& event : listing->events) {
       auto entry = AuditEntry::parse(event.text);
-      if (entry && filter.takes(*entry)) trail.entries.push_back(std::move(*entry));
+      if (!entry) continue;
+      // What is missing may be what is looked for, whatever was done next.
+      if (const auto missing = entry->text("lost_before");
+          !missing.empty() && filter.reaches(*entry))
+        trail.gaps.push_back({entry->text("host"), entry->text("time"), missing});
+      if (filter.takes(*entry)) trail.entries.push_back(std::move(*entry));
     }
     for (const auto& host : listing->unreachable) {
       complain_of(host);
@@ -91,7 +104,14 @@ void print(const Trail& trail) {
     table.add({entry.text("time"), entry.text("by"), entry.text("address"), entry.text("verb"),
                to.empty() ? entry.text("host") : to, entry.text("outcome"), object_of(entry)});
   }
-  if (!trail.entries.empty()) std::cout << table.text();
+  if (trail.entries.empty()) {
+    complain("no entry matches; what is written down is in meshbus audit --help");
+    return;
+  }
+  std::cout << table.text() << std::flush;
+  for (const auto& gap : trail.gaps)
+    complain(gap.count + " entries of host " + gap.host + " before " + gap.time +
+             " are missing: they were too many in a second, or could not be written");
 }
 
 int audit(const AuditArguments& arguments) {
@@ -122,7 +142,12 @@ void add_audit(CLI::App& app, Commands& commands) {
            "Every host writes down each spawn, stop, signal, drain, hand-over, join and shutdown, "
            "connections over tcp, and what was refused: when, by which key or user, from where. It "
            "keeps as much as audit.size allows, in its run directory, or in logs.directory when "
-           "that is set. Needs the key of an operator. A request that passes two hosts is in the "
+           "that is set. The verbs: spawn, resize, restart, stop, stop process, exit process, "
+           "signal, stacks, exec, copy to, copy from, forward, drain, drain and hold, resume, "
+           "order "
+           "to grow, order to shrink, hand over, offer, take over, give up, chaos, upgrade, "
+           "shutdown, connect, join; of refused ones also introduce and message. Needs the key of "
+           "an operator. A request that passes two hosts is in the "
            "trails of both: the first one knows the key.",
        .exit_codes = "0; 1 a host does not answer, or refuses"},
       [arguments] { return audit(*arguments); });

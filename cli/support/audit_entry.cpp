@@ -24,12 +24,15 @@ std::string AuditEntry::text(const std::string& field) const {
   return found == fields.end() ? std::string() : found->second;
 }
 
+bool AuditFilter::reaches(const AuditEntry& entry) const {
+  if (!since) return true;
+  const std::string time = entry.text("time");
+  const auto parsed = parse_rfc3339(time.substr(0, time.find('.')) + "Z");
+  return parsed && std::chrono::system_clock::from_time_t(*parsed + 1) > *since;
+}
+
 bool AuditFilter::takes(const AuditEntry& entry) const {
-  if (since) {
-    const std::string time = entry.text("time");
-    const auto parsed = parse_rfc3339(time.substr(0, time.find('.')) + "Z");
-    if (!parsed || std::chrono::system_clock::from_time_t(*parsed + 1) <= *since) return false;
-  }
+  if (!reaches(entry)) return false;
   const auto has = [&](const char* field) {
     return entry.text(field).find(by) != std::string::npos;
   };

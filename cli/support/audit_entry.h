@@ -24,6 +24,8 @@ struct AuditEntry {
 /// The entries of audit trails that are shown. Pure.
 struct AuditFilter {
   bool takes(const AuditEntry& entry) const;
+  /// Whether it is not too old.
+  bool reaches(const AuditEntry& entry) const;
 
   /// Not before this time.
   std::optional<std::chrono::system_clock::time_point> since = {};

@@ -172,6 +172,38 @@ TEST_CASE("audit: a host that is started again at its address goes on with its t
   CHECK(one[0].at("verb") == "shutdown");
 }
 
+TEST_CASE("audit: the table says how many entries are missing, whatever it is asked for") {
+  const TempDir logs;
+  const std::string address =
+      StandingHost({"--bind", "tcp:127.0.0.1:0", "--insecure"}).address();  // ended again
+  const Words options{"--bind", address, "--insecure", "--set",
+                      "logs.directory=" + logs.path().string()};
+  {
+    StandingHost host(options);
+    CHECK(run_cli({"shutdown", "--hosts", address}).status == ExitStatus::exited(0));
+    host.process().wait_exit(in_time);
+  }
+  // As after a full disk, or too many entries in a second.
+  for (const auto& entry : fs::directory_iterator(logs.path())) {
+    if (!entry.path().filename().string().starts_with("audit-")) continue;
+    std::ofstream(entry.path(), std::ios::app)
+        << R"({"time":"2026-11-25T01:37:03.123Z","host":")" << address
+        << R"(","by":"operator alice","verb":"join","outcome":"ok","lost_before":12})" << '\n';
+  }
+  const StandingHost again(options);
+  for (const Words& filter : {Words{}, Words{"--verb", "shutdown"}}) {
+    Words words{"audit", "--hosts", address};
+    words.insert(words.end(), filter.begin(), filter.end());
+    const auto table = run_cli(words);
+    INFO(table.err);
+    CHECK(table.status == ExitStatus::exited(0));
+    CHECK(table.err.find("12 entries of host " + address +
+                         " before 2026-11-25T01:37:03.123Z are missing") != std::string::npos);
+  }
+  const auto recent = run_cli({"audit", "--hosts", address, "--since", "1h"});
+  CHECK(recent.err.find("are missing") == std::string::npos);
+}
+
 TEST_CASE("attacks S9: what others wrote rules no screen") {
   StandingHost host;
   const std::string evil = "\x1b]52;c;aGVsbG8=\x07\x1b[2J\rroot# \x7f";

@@ -201,9 +201,9 @@ TEST_CASE("audit_trail: those with few rights push nothing out of it") {
     written.now += 1us;
     written.trail.note(eve, "message", {}, "refused: no");
   }
-  CHECK(written.lines().size() == 10);
+  CHECK(written.lines().size() == 11);
   for (int i = 0; i < 100; ++i) written.trail.note(operator_alice(), "join", "host h9", "ok");
-  CHECK(written.lines().size() == 110);
+  CHECK(written.lines().size() == 111);
 }
 
 TEST_CASE("audit_trail: many connections hide no refusal, and what is left out is counted") {
@@ -211,11 +211,11 @@ TEST_CASE("audit_trail: many connections hide no refusal, and what is left out i
   AuditedPrincipal eve{.by = "observer eve", .role = wire::Role::observe};
   for (int i = 0; i < 30; ++i) written.trail.note(eve, "connect", {}, "ok");
   written.trail.note(eve, "stop", {}, "refused: no");
-  REQUIRE(written.lines().size() == 11);
+  REQUIRE(written.lines().size() == 12);
   CHECK(written.lines().back().at("outcome") == "refused: no");
   written.now += 1100ms;
-  written.trail.note(eve, "connect", {}, "ok");
-  CHECK(written.lines().back().at("lost_before") == 20);
+  for (int i = 0; i < 2; ++i) written.trail.note(eve, "connect", {}, "ok");
+  CHECK(written.lines().back().at("lost_before") == 19);
 }
 
 TEST_CASE("audit_trail: many refused messages hide no request that is refused") {
@@ -226,9 +226,25 @@ TEST_CASE("audit_trail: many refused messages hide no request that is refused") 
   for (int i = 0; i < 30; ++i) written.trail.note(eve, "message", {}, "refused: no");
   written.trail.on_control(eve, "", sent_by(eve.peer), spawn_request(1));
   written.trail.on_answer(answer_to(eve.peer), refusal_of(1, "needs role operator"));
-  REQUIRE(written.lines().size() == 11);
+  REQUIRE(written.lines().size() == 12);
   CHECK(written.lines().back().at("verb") == "spawn");
   CHECK(written.lines().back().at("outcome") == "refused: needs role operator");
+}
+
+TEST_CASE("audit_trail: many refused requests hide no refusal of another kind or principal") {
+  WrittenTrail written;
+  AuditedPrincipal eve{.by = "observer eve", .role = wire::Role::observe};
+  AuditedPrincipal mallory{.by = "observer mallory", .role = wire::Role::observe};
+  for (int i = 0; i < 100; ++i) written.trail.note(eve, "stop", {}, "refused: no");
+  for (int i = 0; i < 100; ++i) {
+    for (const auto* who : {&eve, &mallory})
+      written.trail.note(*who, "shutdown", {}, "refused: no");
+  }
+  const auto lines = written.lines();
+  REQUIRE(lines.size() == 13);
+  CHECK(lines[11].at("by") == "observer eve");
+  CHECK(lines[11].at("verb") == "shutdown");
+  CHECK(lines[12].at("by") == "observer mallory");
 }
 
 TEST_CASE("audit_trail: a full disk stops nothing, and is counted") {
