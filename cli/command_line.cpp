@@ -157,6 +157,16 @@ std::string foreign_hint(const CLI::App& verb, int argc, char** argv) {
   return {};
 }
 
+/// The one name that begins with the same five letters: nproc_per_node for nprocs. Empty: none.
+std::string_view starts_alike(std::string_view word, const std::vector<std::string_view>& names) {
+  constexpr std::size_t kLetters = 5;
+  if (word.size() < kLetters) return {};
+  const auto found = std::find_if(names.begin(), names.end(), [&](std::string_view name) {
+    return name.starts_with(word.substr(0, kLetters));
+  });
+  return found == names.end() ? std::string_view() : *found;
+}
+
 /// The word that was not understood, and what it may have been meant to be.
 std::string suggestion(const CLI::App& app, int argc, char** argv,
                        const std::string& path = "meshbus") {
@@ -187,7 +197,8 @@ std::string suggestion(const CLI::App& app, int argc, char** argv,
     return path + " torchrun has no " + word + "; meshbus run --torch has it";
   if (first == "spawn" && app.get_subcommand("run")->get_option_no_throw(word) != nullptr)
     return path + " spawn has no " + word + "; meshbus run has it";
-  const auto near = did_you_mean(std::string_view(word).substr(2), names);
+  auto near = did_you_mean(std::string_view(word).substr(2), names);
+  if (near.empty()) near = starts_alike(std::string_view(word).substr(2), names);
   return path + " " + first + " has no " + word +
          (near.empty() ? "; its options are in " + path + " " + first + " --help"
                        : "; did you mean --" + std::string(near) + "?");

@@ -1,5 +1,5 @@
-// What docs/guide/cpp.md shows, as one program that is launcher and proc. A test runs it, and
-// tests/check/quotes.py compares the guide with it.
+// What docs/guide/cpp.md shows beside hello.cpp, as one program that is launcher and proc. A test
+// runs it, and tests/check/quotes.py compares the guide with it.
 #include <meshbus/actor.h>
 #include <meshbus/client.h>
 #include <meshbus/must.h>
@@ -13,16 +13,6 @@ using namespace meshbus;
 using namespace std::chrono_literals;
 
 namespace {
-
-void run_a_command() {
-  auto context = must(Context::create());
-  auto hosts = must(HostMesh::process(context, must(Extent::parse("host=2"))));
-  auto mesh = must(hosts.spawn("hello", must(Extent::parse("gpu=2")),
-                               {.command = {"sh", "-c", "echo $RANK of $WORLD_SIZE >&2"}}));
-  for (const auto& rank : must(mesh.wait(30s)).ranks)
-    std::cout << rank.describe() << ", and said " << rank.stderr_tail;
-  must(hosts.shutdown());
-}
 
 /// Adds up what it is told.
 struct Tally : Actor {
@@ -178,7 +168,6 @@ int main(int argc, char** argv) {
     return std::cerr << as_proc.error().to_string() << std::endl, 1;
   try {
     if (argc == 2) return end(argv[1]), 0;
-    run_a_command();
     launch();
     allocate();
     supervise();

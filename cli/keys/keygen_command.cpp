@@ -146,7 +146,15 @@ Result<std::vector<Made>> make_all(const KeygenArguments& arguments, wire::Role 
   return all;
 }
 
-Result<void> parse_expires(const std::string& text, std::optional<std::int64_t>& expires) {
+/// Keys live for days: 90d, beside what is a duration everywhere.
+std::string in_hours(const std::string& text) {
+  if (!text.ends_with('d')) return text;
+  const auto days = parse_whole<std::uint32_t>(std::string_view(text).substr(0, text.size() - 1));
+  return days ? std::to_string(std::uint64_t{*days} * 24) + "h" : text;
+}
+
+Result<void> parse_expires(const std::string& word, std::optional<std::int64_t>& expires) {
+  const std::string text = in_hours(word);
   if (const auto duration = parse_duration(text)) {
     if (auto problem = duration_problem(text); !problem.empty())
       return fail(ErrorCode::parse_error, std::move(problem));
@@ -157,7 +165,7 @@ Result<void> parse_expires(const std::string& text, std::optional<std::int64_t>&
   if (!time)
     return fail(ErrorCode::parse_error,
                 "takes 2027-01-31, 2027-01-31T12:00:00Z or a duration like "
-                "2160h, not '" +
+                "90d, not '" +
                     text + "'");
   if (*time <= unix_seconds_now())
     return fail(ErrorCode::parse_error, "takes a time to come, and " + text + " is over");
@@ -291,7 +299,7 @@ void add_keygen(CLI::App& app, Commands& commands) {
       [arguments = arguments.get()](const std::string& text) {
         return parse_expires(text, arguments->expires);
       },
-      "When the new key ends: a date or time in UTC, or a duration like 2160h", "TIME")
+      "When the new key ends: a date or time in UTC, or a duration like 90d", "TIME")
       ->excludes(token);
   add_text(
       verb, "--ceiling",

@@ -118,6 +118,15 @@ void ask_all(const std::vector<ProcMeshRef>& views, std::chrono::milliseconds li
 /// What came of it, by create rank.
 using Answers = std::map<std::uint64_t, Result<std::string>>;
 
+/// What a rank says that cannot be reached: how it has ended, if it has.
+Error with_end(const MeshReport& mesh, std::uint64_t rank, const Error& error) {
+  const auto found = std::find_if(mesh.ranks.begin(), mesh.ranks.end(),
+                                  [&](const RankReport& one) { return one.rank == rank; });
+  if (error.code() != ErrorCode::no_such_proc || found == mesh.ranks.end() || !found->is_terminal())
+    return error;
+  return {error.code(), "rank " + std::to_string(rank) + " has ended: " + found->words()};
+}
+
 Answers call_all(Context& context, const std::vector<ProcMeshRef>& views, const Message& message,
                  std::chrono::milliseconds limit) {
   Answers all;
@@ -181,7 +190,7 @@ void print_answers(const MeshReport& mesh, const Answers& answers) {
   for (const auto& [rank, answer] : answers) {
     Json one = at_rank(mesh.region.extent(), rank);
     one["answer"] = answer ? Json(*answer) : Json(nullptr);
-    one["error"] = answer ? Json(nullptr) : error_json(answer.error());
+    one["error"] = answer ? Json(nullptr) : error_json(with_end(mesh, rank, answer.error()));
     list.push_back(std::move(one));
   }
   std::cout << dump({{"mesh", mesh.name}, {"answers", list}}, 2) << "\n";
@@ -251,7 +260,7 @@ int show(const MeshReport& mesh, const Answers& answers, const TalkArguments& ar
     if (!answer) code = 1;
     if (arguments.hosts.json) continue;
     if (!answer) {
-      complain(prefixes[rank] + answer.error().to_string());
+      complain(prefixes[rank] + with_end(mesh, rank, answer.error()).to_string());
     } else if (arguments.raw) {
       std::cout << *answer;
     } else {
@@ -279,6 +288,11 @@ int talk(const TalkArguments& arguments) {
   if (const int* code = std::get_if<int>(&found)) return *code;
   auto& [hosts, mesh, views] = std::get<ChosenRanks>(found);
 
+  if (mesh.kind == ProcKind::plain)
+    return complain_of("mesh " + mesh.name +
+                           " consists of plain procs, which take no messages: start programs that "
+                           "use the library with meshbus run --mesh or meshbus spawn --mesh",
+                       kFailed);
   if (!arguments.reduce.empty())
     return reduce(hosts.context, mesh, views, *message, *reducer, arguments);
   if (arguments.is_call)

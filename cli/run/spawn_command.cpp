@@ -76,8 +76,9 @@ int spawn(const SpawnArguments& arguments, const std::vector<std::string>& comma
   const auto chosen = choose_controller(context, hosts.hosts(), arguments.name,
                                         arguments.controller, {}, arguments.waits, limit);
   if (!chosen)
-    return refuse(
-        chosen.error().within("no controller (meshbus-controller --hosts ...) takes the mesh"));
+    return refuse(chosen.error().within(
+        "no controller (meshbus-controller --hosts ... starts one, --controller ADDRESS "
+        "names one) takes the mesh"));
   const auto controller = ProcId::parse(chosen->owner);
   if (!controller) return refuse(controller.error());
 

@@ -18,6 +18,13 @@ bool is_live(const MeshReport* mesh) {
                      [](const RankReport& rank) { return !rank.is_terminal(); });
 }
 
+/// When the last of its ranks was started; nothing: none was.
+std::optional<std::chrono::system_clock::time_point> last_start(const MeshReport& mesh) {
+  std::optional<std::chrono::system_clock::time_point> last;
+  for (const auto& rank : mesh.ranks) last = std::max(last, rank.started);
+  return last;
+}
+
 Meshes matching(const MeshListing& listing, const std::string& word) {
   Meshes found;
   for (const auto& mesh : listing.meshes) {
@@ -102,11 +109,16 @@ RankSet common_ranks(const RankSet& all, const RankSet& meant) {
 
 }  // namespace
 
-std::string listed(const Meshes& meshes) {
+std::string listed(const Meshes& all) {
   constexpr std::size_t most = 8;
+  Meshes meshes = all;
+  std::stable_sort(meshes.begin(), meshes.end(), [](const MeshReport* a, const MeshReport* b) {
+    return last_start(*a) > last_start(*b);
+  });
   std::string text;
   for (std::size_t i = 0; i < meshes.size() && i < most; ++i)
-    text += (i == 0 ? "" : ", ") + meshes[i]->name + (is_live(meshes[i]) ? " (live)" : " (ended)");
+    text += (i == 0 ? "" : ", ") + meshes[i]->name + (is_live(meshes[i]) ? " (live" : " (ended") +
+            (i == 0 && meshes.size() > 1 ? ", the newest)" : ")");
   return meshes.size() > most ? text + " and " + std::to_string(meshes.size() - most) + " more"
                               : text;
 }

@@ -38,7 +38,7 @@ struct MeantMeshes {
 /// that choose_ranks() finds. A pattern and --all mean ended meshes only with Among::all.
 MeantMeshes choose_meshes(const MeshListing& listing, const MeshChoice& choice, Among among);
 
-/// "train-13Se1Maqzryj (live), ..."
+/// "train-13Se1Maqzryj (live, the newest), train-13Se1Mz9ryjK (ended), ...": the newest first.
 std::string listed(const std::vector<const MeshReport*>& meshes);
 
 /// The ranks of a mesh that lie on a host.

@@ -77,12 +77,42 @@ double value_of(const TreeRow& row, SortKey key) {
   return 0;
 }
 
-/// They come in the order of their names.
+/// Numbers in names count as numbers: h2 before h10.
+bool is_named_before(std::string_view a, std::string_view b) {
+  const auto is_digit = [](char one) { return one >= '0' && one <= '9'; };
+  while (!a.empty() && !b.empty()) {
+    const auto number_in = [&](std::string_view text) {
+      std::size_t length = 0;
+      while (length < text.size() && is_digit(text[length])) ++length;
+      return text.substr(0, length);
+    };
+    auto left = number_in(a), right = number_in(b);
+    if (left.empty() || right.empty()) {
+      if (a.front() != b.front()) return a.front() < b.front();
+      a.remove_prefix(1);
+      b.remove_prefix(1);
+      continue;
+    }
+    a.remove_prefix(left.size());
+    b.remove_prefix(right.size());
+    left.remove_prefix(std::min(left.find_first_not_of('0'), left.size()));
+    right.remove_prefix(std::min(right.find_first_not_of('0'), right.size()));
+    if (left != right)
+      return left.size() != right.size() ? left.size() < right.size() : left < right;
+  }
+  return a.size() < b.size();
+}
+
+/// They come in the order of their keys' names, ranks by number.
 template <typename Row, typename Of>
 void sort_rows(std::vector<Row>& rows, const TreeOptions& options, Of of) {
   if (options.sort != SortKey::name) {
     std::stable_sort(rows.begin(), rows.end(), [&](const Row& a, const Row& b) {
       return value_of(of(a), options.sort) > value_of(of(b), options.sort);
+    });
+  } else {
+    std::stable_sort(rows.begin(), rows.end(), [&](const Row& a, const Row& b) {
+      return is_named_before(of(a).key, of(b).key);
     });
   }
   if (options.is_reversed) std::reverse(rows.begin(), rows.end());

@@ -16,6 +16,10 @@ Finished run_example(const Words& words) {
   return run(command, in_time, {.environment = {{"MESHBUS_BIN", bin("meshbus")}}});
 }
 
+bool has_line(const std::string& text, const std::string& pattern) {
+  return std::regex_search("\n" + text, std::regex("\n" + pattern + "\n"));
+}
+
 }  // namespace
 
 TEST_CASE(
@@ -83,18 +87,24 @@ TEST_CASE("examples: a program with a main loop of its own is a rank") {
   CHECK(alone.err.find("not a mesh proc") != std::string::npos);
 }
 
+TEST_CASE("examples: the first program of the guide prints what the guide says") {
+  const auto done = run_example({"hello"});
+  INFO(done.out, done.err);
+  REQUIRE(done.status == ExitStatus::exited(0));
+  for (int rank = 0; rank < 4; ++rank) {
+    const auto number = std::to_string(rank);
+    CHECK(has_line(done.out, "rank " + number + " \\(host=" + std::to_string(rank / 2) +
+                                 ",gpu=" + std::to_string(rank % 2) +
+                                 " on unix:.*\\): exit 0, and said " + number + " of 4"));
+  }
+  CHECK(host_directories().empty());
+}
+
 TEST_CASE("examples: the program of the guide prints what the guide says") {
   const auto done = run_example({"guide"});
   INFO(done.out, done.err);
   REQUIRE(done.status == ExitStatus::exited(0));
-  const auto has = [&](const std::string& line) {
-    return std::regex_search("\n" + done.out, std::regex("\n" + line + "\n"));
-  };
-  for (int rank = 0; rank < 4; ++rank) {
-    const auto number = std::to_string(rank);
-    CHECK(has("rank " + number + " \\(host=" + std::to_string(rank / 2) + ",gpu=" +
-              std::to_string(rank % 2) + " on unix:.*\\): exit 0, and said " + number + " of 4"));
-  }
+  const auto has = [&](const std::string& line) { return has_line(done.out, line); };
   CHECK(has("rank 3 got a letter"));
   CHECK(has("rank 0 got a circular\nrank 2 got a circular"));
   CHECK(has("20s\n20s"));

@@ -158,7 +158,8 @@ TEST_CASE(
   SUBCASE("by SIGKILL") {
     REQUIRE(::kill(pid, SIGKILL) == 0);
     all_end([](const RankReport& end) {
-      return end.signal == SIGKILL && end.reason.starts_with("killed by SIGKILL from outside");
+      return end.signal == SIGKILL &&
+             end.reason.starts_with("killed by SIGKILL, not sent by meshbus");
     });
   }
   SUBCASE("by SIGTERM from somebody else: as one proc would") {

@@ -107,6 +107,11 @@ cpp() {
   cmake -S /usr/share/doc/meshbus/examples -B /tmp/examples -DCMAKE_BUILD_TYPE=Release
   cmake --build /tmp/examples -j 2 --target guide launcher count_lines
   as_user /tmp/examples/guide
+  # As the guide says.
+  # shellcheck disable=SC2046
+  (cd /tmp/examples && g++ -std=c++20 /usr/share/doc/meshbus/examples/hello.cpp \
+    $(pkg-config --cflags --libs meshbus-client) -o hello)
+  as_user /tmp/examples/hello
   # shellcheck disable=SC2046
   printf '%s\n' '#include <meshbus/address.h>' \
     'int main() { return meshbus::HostAddr::parse("tcp:h:1") ? 0 : 1; }' |

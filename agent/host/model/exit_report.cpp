@@ -82,8 +82,8 @@ EndWords describe_end(const ProcEnd& end, const EndFacts& facts) {
   if (has_used(facts, facts.cpu_hard))
     return {Cause::cpu_limit, text + used_up(facts, "the hard RLIMIT_CPU", facts.cpu_hard)};
   if (facts.out_of_memory == OutOfMemory::no)
-    return {Cause::killed_from_outside, text + " from outside"};
-  return {Cause::killed_from_outside, text + " from outside, possibly out of memory"};
+    return {Cause::killed_from_outside, text + ", not sent by meshbus"};
+  return {Cause::killed_from_outside, text + ", not sent by meshbus, possibly out of memory"};
 }
 
 std::string describe_spawn_failure(const os::SpawnFailure& failure, std::string_view program,

@@ -49,8 +49,8 @@ struct EndWords {
 bool is_unexplained_kill(const ProcEnd& end, const EndFacts& facts);
 
 /// How a process ended: "exit 3", "killed by SIGSEGV (core dumped)", "killed by SIGXCPU: ...". A
-/// SIGKILL that this host did not send is said to come from outside, possibly for want of memory
-/// when nothing can tell (spec 4.9).
+/// SIGKILL that this host did not send is said to be not sent by meshbus, possibly for want of
+/// memory when nothing can tell (spec 4.9).
 EndWords describe_end(const ProcEnd& end, const EndFacts& facts);
 
 /// Why there is no process, in words: "cannot execute '/no/such/file': No such file or directory

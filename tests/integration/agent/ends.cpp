@@ -35,7 +35,7 @@ std::vector<State> states_of(const TestLauncher::Rank& rank) {
 
 /// Whether it was for want of memory is known where something counts that.
 std::string killed_from_outside() {
-  return std::string("killed by SIGKILL from outside") +
+  return std::string("killed by SIGKILL, not sent by meshbus") +
          (host::MemoryKills().cgroup().empty() ? ", possibly out of memory" : "");
 }
 

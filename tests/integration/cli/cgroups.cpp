@@ -163,7 +163,7 @@ TEST_CASE(
           limited(host.address(), {"sh", "-c", "cat /proc/self/cgroup; kill -KILL $$"}, {}),
           "/meshbus-roles");
       CHECK(plain.out.find("/" + host.name() + "/") != std::string::npos);
-      CHECK(plain.err.find("killed by SIGKILL from outside") != std::string::npos);
+      CHECK(plain.err.find("killed by SIGKILL, not sent by meshbus") != std::string::npos);
       CHECK(plain.err.find("memory") == std::string::npos);
       host.stop();
       CHECK(wait_until([&] { return scope.is_as_before(); }, cleaned_up));

@@ -49,7 +49,9 @@ TEST_CASE(
   done = call({"echo[host=0]", "2"});
   CHECK(done.status == ExitStatus::exited(1));
   CHECK(done.out == "[echo/0 host=0,gpu=0] rank 0 of 4\n");
-  CHECK(done.err.find("meshbus: [echo/1 host=0,gpu=1] no_such_proc: ") != std::string::npos);
+  INFO(done.err);
+  CHECK(done.err.find("meshbus: [echo/1 host=0,gpu=1] no_such_proc: rank 1 has ended: killed by "
+                      "SIGKILL") != std::string::npos);
   const auto told = parse_json(call({"echo[0-1]", "1", "hello", "--json"}).out);
   CHECK(told["mesh"] == mesh.ref().mesh().to_string());
   REQUIRE(told["answers"].size() == 2);
@@ -59,6 +61,11 @@ TEST_CASE(
   CHECK(told["answers"][0]["error"].is_null());
   CHECK(told["answers"][1]["answer"].is_null());
   CHECK(told["answers"][1]["error"]["code"] == "no_such_proc");
+
+  const auto plain = must(hosts.spawn("plain", extent("gpu=1"), {.command = {"sleep", "60"}}));
+  const auto refused = call({"plain", "1", "hello"});
+  CHECK(refused.status == ExitStatus::exited(1));
+  CHECK(refused.err.find("consists of plain procs, which take no messages") != std::string::npos);
   must(mesh.stop());
 }
 

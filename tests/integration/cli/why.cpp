@@ -240,7 +240,7 @@ TEST_CASE("why: who was killed for want of memory is told apart from who was kil
   CHECK(ends_of(at, "hungry").at(0).at("cause") == "out_of_memory");
   CHECK(ends_of(at, "hungry").at(1).at("because") == 0);
   CHECK(ends_of(at, "after").at(0).at("cause") == "killed_from_outside");
-  CHECK(ends_of(at, "after").at(0).at("reason") == "killed by SIGKILL from outside");
+  CHECK(ends_of(at, "after").at(0).at("reason") == "killed by SIGKILL, not sent by meshbus");
   host.send_signal(SIGTERM);
   CHECK(host.wait_exit(in_time) == ExitStatus::exited(0));
 }

@@ -313,7 +313,7 @@ TEST_CASE("rank_table: a failure without an exit report is told after 300 ms") {
   REQUIRE(failures.size() == 1);
   CHECK(failures[0].words() == "killed by SIGKILL");
   // The exit report still completes what is known, and is not told again.
-  CHECK(table.apply(kA, *ExitReport(0, "killed by SIGKILL from outside")));
+  CHECK(table.apply(kA, *ExitReport(0, "killed by SIGKILL, not sent by meshbus")));
   CHECK(table.take_failures(kLater + 10s).empty());
 }
 

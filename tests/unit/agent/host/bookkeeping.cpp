@@ -98,11 +98,11 @@ TEST_CASE("exit report: ends in words") {
            {killed(SIGKILL),
             {},
             Cause::killed_from_outside,
-            "killed by SIGKILL from outside, possibly out of memory"},
+            "killed by SIGKILL, not sent by meshbus, possibly out of memory"},
            {killed(SIGKILL),
             {.out_of_memory = OutOfMemory::no},
             Cause::killed_from_outside,
-            "killed by SIGKILL from outside"},
+            "killed by SIGKILL, not sent by meshbus"},
            {killed(SIGKILL),
             {.out_of_memory = OutOfMemory::yes, .memory_cgroup = "/m"},
             Cause::out_of_memory,
@@ -159,7 +159,7 @@ TEST_CASE("exit report: ends in words") {
            {killed(SIGKILL),
             {.cpu_time = 1s, .cpu_hard = 2},
             Cause::killed_from_outside,
-            "killed by SIGKILL from outside, possibly out of memory"},
+            "killed by SIGKILL, not sent by meshbus, possibly out of memory"},
        }) {
     const auto words = describe_end(end, facts);
     CHECK(words.text == text);

@@ -76,3 +76,12 @@ TEST_CASE("row_text: ages and rates in few characters") {
   CHECK(rate_text(123456) == "123k");
   CHECK(rate_text(2e6) == "2.0M");
 }
+
+TEST_CASE("site_tree: numbers in names count as numbers") {
+  SiteView view;
+  for (const char* const name : {"tcp:h10:7420", "tcp:h2:7420", "tcp:h02:7420", "tcp:g11:1"})
+    view.hosts.emplace_back().host = *HostAddr::parse(name);
+  std::string names;
+  for (const auto& row : make_rows(view, {})) names += row.key + " ";
+  CHECK(names == "tcp:g11:1 tcp:h2:7420 tcp:h02:7420 tcp:h10:7420 ");
+}
