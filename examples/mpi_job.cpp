@@ -12,11 +12,12 @@ int main(int argc, char** argv) {
   auto context = meshbus::must(meshbus::Context::create());
   auto hosts = meshbus::must(
       meshbus::HostMesh::process(context, meshbus::must(meshbus::Extent::parse("host=2"))));
-  auto job = meshbus::must(
-      hosts.spawn_n("job", 4, {.command = {argv + 1, argv + argc}, .mpi = meshbus::Mpi::automatic},
-                    {.on_failure = [](const meshbus::RankReport& rank) {
-                      std::cerr << rank.describe() << std::endl;
-                    }}));
+  auto job = meshbus::must(hosts.spawn_n(
+      "job", 4, {.command = {argv + 1, argv + argc}, .mpi = meshbus::Mpi::automatic},
+      {.on_failure =
+           [](const meshbus::RankReport& rank) { std::cerr << rank.describe() << std::endl; },
+       .on_output = [](std::uint64_t, meshbus::Stream,
+                       std::string_view text) { std::cout << text << std::flush; }}));
   const auto outcome = meshbus::must(job.wait(std::chrono::hours(24)));
   if (outcome.trouble) std::cerr << outcome.trouble->words << std::endl;
   return outcome.exit_code();

@@ -134,7 +134,7 @@ class ActorEndpoint(Endpoint[Any, Any]):
         if type(error) is CallError:
             # Its host, which is not Python, has passed on the words alone.
             return RemoteError(error.detail.removeprefix("RuntimeError: "), rank=rank, point=point)
-        error.add_note(f"rank {rank} ({point})")
+        error.add_note(f"rank {rank} ({point})" if point else f"rank {rank}")
         return error
 
     def _reduced(self, how: str, text: str | None, errors: dict[int, Exception],
