@@ -131,6 +131,13 @@ std::vector<const CLI::App*> verbs_of(const CLI::App& app) {
   return app.get_subcommands([](const CLI::App*) { return true; });
 }
 
+/// A job that outlives a terminal and needs a launcher is a launcher under a controller.
+std::string no_such_option_of_spawn(const std::string& option) {
+  return "meshbus spawn has no " + option +
+         "; spawn a launcher that has it: meshbus spawn NAME -n 1 -- meshbus run " + option +
+         " ...";
+}
+
 /// A flag of mpirun, srun or torchrun among the words, or one that other servers have, and what to
 /// write instead; or nothing.
 std::string foreign_hint(const CLI::App& verb, int argc, char** argv) {
@@ -151,8 +158,8 @@ std::string foreign_hint(const CLI::App& verb, int argc, char** argv) {
       return path + " has " + std::string(hint) + " (" + word + ")";
     const std::string flag(hint.substr(0, hint.find(' ')));
     const bool is_of_run = flag.starts_with('-') && verb.get_option_no_throw(flag) == nullptr;
-    return path + " has no " + word + "; " + (is_of_run ? "meshbus run" : "it") + " takes " +
-           std::string(hint);
+    if (is_of_run) return no_such_option_of_spawn(flag);
+    return path + " has no " + word + "; it takes " + std::string(hint);
   }
   return {};
 }
@@ -196,7 +203,7 @@ std::string suggestion(const CLI::App& app, int argc, char** argv,
   if (first == "torchrun" && app.get_subcommand("run")->get_option_no_throw(word) != nullptr)
     return path + " torchrun has no " + word + "; meshbus run --torch has it";
   if (first == "spawn" && app.get_subcommand("run")->get_option_no_throw(word) != nullptr)
-    return path + " spawn has no " + word + "; meshbus run has it";
+    return no_such_option_of_spawn(word);
   auto near = did_you_mean(std::string_view(word).substr(2), names);
   if (near.empty()) near = starts_alike(std::string_view(word).substr(2), names);
   return path + " " + first + " has no " + word +

@@ -13,7 +13,10 @@ int main(int argc, char** argv) {
   auto hosts = meshbus::must(
       meshbus::HostMesh::process(context, meshbus::must(meshbus::Extent::parse("host=2"))));
   auto job = meshbus::must(hosts.spawn_n(
-      "job", 4, {.command = {argv + 1, argv + argc}, .mpi = meshbus::Mpi::automatic},
+      "job", 4,
+      {.command = {argv + 1, argv + argc},
+       .output = meshbus::OutputMode::stream,
+       .mpi = meshbus::Mpi::automatic},
       {.on_failure =
            [](const meshbus::RankReport& rank) { std::cerr << rank.describe() << std::endl; },
        .on_output = [](std::uint64_t, meshbus::Stream,

@@ -40,9 +40,11 @@ TEST_CASE("cli: flags of mpirun, srun and torchrun are answered by what meshbus 
   check_mistake({"run", "--wdir", "/tmp", "--", "true"}, "cd DIR");
   check_mistake({"torchrun", "--use", "2", "train.py"}, "meshbus run --torch has it");
   check_mistake({"spawn", "job", "--np", "2", "--", "true"}, "it takes -n N");
-  check_mistake({"spawn", "job", "--mpi", "--", "true"}, "has no --mpi; meshbus run takes --mpi");
+  check_mistake({"spawn", "job", "--mpi", "--", "true"},
+                "spawn NAME -n 1 -- meshbus run --mpi ...");
   check_mistake({"spawn", "--name", "job", "--", "true"}, "the name is its first word");
-  check_mistake({"spawn", "job", "--use", "2", "--", "true"}, "has no --use; meshbus run has it");
+  check_mistake({"spawn", "job", "--use", "2", "--", "true"},
+                "spawn NAME -n 1 -- meshbus run --use ...");
 }
 
 TEST_CASE(

@@ -213,3 +213,50 @@ TEST_CASE("mpi: programs that use mpi4py" * doctest::test_suite(need::mpi4py)) {
   CHECK(finished.status == ExitStatus::exited(0));
   CHECK(finished.out == "4 6\n4 6\n4 6\n4 6\n");
 }
+
+TEST_CASE("mpi: a launcher under a controller goes on alone, and starts its job again" *
+          doctest::test_suite(need::mpich)) {
+  const MpiRing ring("mpich");
+  const StandingHost one, two;
+  const Process controller({bin("meshbus-controller"), "--hosts", one.address()});
+  const auto spawn = [&](const std::string& name, const Words& command) {
+    Words words = {"spawn",
+                   name,
+                   "--hosts",
+                   one.address(),
+                   "-n",
+                   "1",
+                   "--wait-for-controller",
+                   "--restart",
+                   "on-failure:1",
+                   "--",
+                   bin("meshbus"),
+                   "run",
+                   "--mpi",
+                   "--hosts",
+                   one.address() + "," + two.address(),
+                   "--per-host",
+                   "rank=2",
+                   "--",
+                   ring.path()};
+    words.insert(words.end(), command.begin(), command.end());
+    const auto done = run_cli(words);
+    INFO(done.err);
+    REQUIRE(done.status == ExitStatus::exited(0));
+  };
+  const auto logs = [&](const std::string& name) {
+    const auto written = run_cli({"logs", name, "--hosts", one.address()});
+    return written.out + written.err;
+  };
+  spawn("good", {});
+  CHECK(wait_until([&] { return logs("good").find("] right\n") != std::string::npos; }, in_time));
+  spawn("bad", {"abort", "3", "7"});
+  const std::string cause = "first cause: MPI_Abort(7) by rank 3";
+  CHECK(wait_until(
+      [&] {
+        const auto all = logs("bad");
+        const auto first = all.find(cause);
+        return first != std::string::npos && all.find(cause, first + 1) != std::string::npos;
+      },
+      in_time));
+}

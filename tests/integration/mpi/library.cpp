@@ -162,6 +162,7 @@ TEST_CASE("mpi: examples/mpi_job.cpp exits as its job does" * doctest::test_suit
   const auto finished = run({bin("mpi_job"), ring.path()}, in_time);
   INFO(finished.err);
   CHECK(finished.status == ExitStatus::exited(0));
+  CHECK(finished.out.find("rank 3 of 4") != std::string::npos);
   const auto failed = run({bin("mpi_job"), ring.path(), "exit", "2", "3"}, in_time);
   INFO(failed.err);
   CHECK(failed.status == ExitStatus::exited(3));
