@@ -132,6 +132,9 @@ def test_a_constructor_that_raises(workers):
         workers.spawn(Bad)
     # Where, with the line of source, and nothing of ours.
     assert 'raise ValueError("no shard for me")' in str(caught.value)
+    # What all ranks say is said once.
+    assert str(caught.value).count("ValueError: no shard for me") == 2
+    assert "4 of 4 were not made: ranks 0-3: " in str(caught.value)
     assert "_adapter.py" not in str(caught.value)
 
 

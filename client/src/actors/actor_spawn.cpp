@@ -36,6 +36,14 @@ namespace {
 
 using std::chrono::milliseconds;
 
+/// The error of one actor, without its name in front: then those of many ranks are one.
+Error without_name(const Error& error, const std::string& actor) {
+  const std::string front = "actor " + actor + ": ";
+  return error.detail().starts_with(front)
+             ? Error(error.code(), error.detail().substr(front.size()))
+             : error;
+}
+
 /// Requests that carry parameters are asked in rounds of so many bytes, so that they fit into the
 /// queue.
 constexpr std::size_t kRoundBytes = std::size_t{4} * 1024 * 1024;
@@ -154,7 +162,7 @@ Result<ActorMesh> ProcMesh::spawn_actors(const std::string& type, std::string_vi
       } else {
         errors.emplace(
             rank, answer ? Error(ErrorCode::internal, "its proc answered " + answer->body_name())
-                         : answer.error());
+                         : without_name(answer.error(), actors.actor_at(rank)->to_string()));
       }
     }
   }
