@@ -106,9 +106,9 @@ void print(const Trail& trail) {
   }
   if (trail.entries.empty()) {
     complain("no entry matches; what is written down is in meshbus audit --help");
-    return;
+  } else {
+    std::cout << table.text() << std::flush;
   }
-  std::cout << table.text() << std::flush;
   for (const auto& gap : trail.gaps)
     complain(gap.count + " entries of host " + gap.host + " before " + gap.time +
              " are missing: they were too many in a second, or could not be written");

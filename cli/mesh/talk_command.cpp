@@ -118,7 +118,7 @@ void ask_all(const std::vector<ProcMeshRef>& views, std::chrono::milliseconds li
 /// What came of it, by create rank.
 using Answers = std::map<std::uint64_t, Result<std::string>>;
 
-/// What a rank says that cannot be reached: how it has ended, if it has.
+/// Why a rank does not answer: how it has ended, if it has.
 Error with_end(const MeshReport& mesh, std::uint64_t rank, const Error& error) {
   const auto found = std::find_if(mesh.ranks.begin(), mesh.ranks.end(),
                                   [&](const RankReport& one) { return one.rank == rank; });

@@ -191,7 +191,7 @@ TEST_CASE("audit: the table says how many entries are missing, whatever it is as
         << R"(","by":"operator alice","verb":"join","outcome":"ok","lost_before":12})" << '\n';
   }
   const StandingHost again(options);
-  for (const Words& filter : {Words{}, Words{"--verb", "shutdown"}}) {
+  for (const Words& filter : {Words{}, Words{"--verb", "shutdown"}, Words{"--verb", "upgrade"}}) {
     Words words{"audit", "--hosts", address};
     words.insert(words.end(), filter.begin(), filter.end());
     const auto table = run_cli(words);
