@@ -244,6 +244,10 @@ void PmixService::on_abort(std::uint64_t rank, int code, std::string text) {
                                              .text = std::move(text)}] { parts_.notify(notice); });
 }
 
+void PmixService::on_logged(pmix_op_cbfunc_t done, void* data) {
+  parts_.reactor.post([done, data] { done(PMIX_SUCCESS, data); });
+}
+
 void PmixService::on_refused(std::uint64_t rank, std::string call) {
   parts_.reactor.post(
       [this, notice = Notice{

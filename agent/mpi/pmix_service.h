@@ -47,6 +47,7 @@ class PmixService final : public RankService, private PmixHost {
   void on_inside(std::uint64_t rank, bool is_inside) override;
   void on_abort(std::uint64_t rank, int code, std::string text) override;
   void on_refused(std::uint64_t rank, std::string call) override;
+  void on_logged(pmix_op_cbfunc_t done, void* data) override;
   void on_fence(std::string name_space, std::vector<std::uint64_t> ranks, std::string part,
                 pmix_modex_cbfunc_t done, void* data) override;
   void on_direct_modex(std::uint64_t rank, pmix_modex_cbfunc_t done, void* data) override;

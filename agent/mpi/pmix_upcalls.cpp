@@ -118,7 +118,7 @@ pmix_status_t on_query(pmix_proc_t* /*proc*/, pmix_query_t* /*queries*/, std::si
 void on_log(const pmix_proc_t* /*client*/, const pmix_info_t* /*info*/, std::size_t /*infos*/,
             const pmix_info_t* /*directives*/, std::size_t /*count*/, pmix_op_cbfunc_t done,
             void* data) {
-  if (done != nullptr) done(PMIX_SUCCESS, data);
+  if (done != nullptr) the_host->on_logged(done, data);
 }
 
 }  // namespace

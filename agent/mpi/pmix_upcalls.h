@@ -22,6 +22,8 @@ class PmixHost {
   virtual void on_abort(std::uint64_t rank, int code, std::string text) = 0;
   /// The rank asks for what a launcher without spawning cannot give.
   virtual void on_refused(std::uint64_t rank, std::string call) = 0;
+  /// `done` is called once, on any thread but this one: libpmix 5 holds a lock that it takes again.
+  virtual void on_logged(pmix_op_cbfunc_t done, void* data) = 0;
   /// Ranks that meet; empty = all. `done` is called once, on any thread but this one.
   virtual void on_fence(std::string name_space, std::vector<std::uint64_t> ranks, std::string part,
                         pmix_modex_cbfunc_t done, void* data) = 0;
