@@ -32,7 +32,7 @@ struct AuditArguments {
   std::vector<std::string> verbs;
 };
 
-/// So many entries of a host are missing before that time.
+/// A host has lost `count` entries before that time.
 struct TrailGap {
   std::string host;
   std::string time;
@@ -61,7 +61,7 @@ Trail read_trail(const ReachedHosts& hosts, const AuditFilter& filter) {
     for (const auto& event : listing->events) {
       auto entry = AuditEntry::parse(event.text);
       if (!entry) continue;
-      // What is missing may be what is looked for, whatever was done next.
+      // The filter is not asked: a lost entry may be one that it would take.
       if (const auto missing = entry->text("lost_before");
           !missing.empty() && filter.reaches(*entry))
         trail.gaps.push_back({entry->text("host"), entry->text("time"), missing});

@@ -10,8 +10,8 @@ namespace meshbus::cli {
 /// On stderr: "meshbus: TEXT". It may quote what others wrote: control characters are escaped.
 void complain(const std::string& text);
 
-/// What is left to say when `what` could not write all of its output, and the exit code: nothing
-/// where nobody reads it.
+/// Complains that `what` could not write all of its output, unless nobody reads it any more, and
+/// returns the exit code.
 int output_lost(const std::string& what);
 
 /// An error for people: its code, what happened and where. Without the code when that says only

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "tests/lab/lab.h"
+#include "tests/multihost/programs.h"
 #include "tests/multihost/slurm_cluster.h"
 #include "tests/support/environment.h"
 #include "tests/support/leftovers.h"
@@ -14,8 +15,11 @@ int main(int argc, char** argv) {
   if (const std::string& reason = meshbus::test::Lab::why_not(); !reason.empty()) {
     std::printf("all multihost tests are skipped: %s\n", reason.c_str());
     context.addFilter("test-case-exclude", "*");  // counted in doctest's summary
-  } else if (const std::string& slurm = meshbus::test::SlurmCluster::why_not(); !slurm.empty()) {
-    std::printf("some multihost tests are skipped: there is no Slurm: %s\n", slurm.c_str());
+  } else {
+    std::string missing = meshbus::test::missing_programs();
+    if (const std::string& slurm = meshbus::test::SlurmCluster::why_not(); !slurm.empty())
+      missing += (missing.empty() ? "" : "; ") + ("there is no Slurm: " + slurm);
+    if (!missing.empty()) std::printf("some multihost tests are skipped: %s\n", missing.c_str());
   }
   meshbus::test::check_every_test_case(std::chrono::seconds(180));
   return context.run();

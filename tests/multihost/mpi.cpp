@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <csignal>
 
+#include "tests/multihost/programs.h"
 #include "tests/multihost/site.h"
 #include "tests/support/golden.h"
 #include "tests/support/temp_dir.h"
@@ -12,18 +13,6 @@ using namespace std::chrono_literals;
 using namespace meshbus::test;
 
 namespace {
-
-bool is_there(const std::string& program) {
-  return run({"sh", "-c", "command -v " + program}, in_time).status == ExitStatus::exited(0);
-}
-bool has_mpich() {
-  static const bool has = is_there("mpicc.mpich");
-  return has;
-}
-bool has_open_mpi() {
-  static const bool has = is_there("mpicc.openmpi") && is_there(bin("meshbus-mpi-pmix"));
-  return has;
-}
 
 /// Six ranks on three hosts: they meet, they end with a host that is lost, and with a killed rank.
 /// `may_hang`: when they have met, in MPI_Finalize.

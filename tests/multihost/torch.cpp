@@ -1,6 +1,7 @@
 // A torch job that loses a host, and goes on from its checkpoint on a spare (spec 17.2, 18.1).
 #include <doctest/doctest.h>
 
+#include "tests/multihost/programs.h"
 #include "tests/multihost/site.h"
 #include "tests/support/temp_dir.h"
 
@@ -8,8 +9,6 @@ using namespace std::chrono_literals;
 using namespace meshbus::test;
 
 namespace {
-
-constexpr char kPython[] = "/usr/bin/python3";
 
 /// Trains by DDP over gloo, writes a checkpoint after each step, and begins where the last one was
 /// written. With SLOW the first attempt is still at it when its host is lost.
@@ -48,15 +47,6 @@ for step in range(first, steps):
         time.sleep(0.5)  # sleep-ok: a step that takes long; it ends with its host
 print("rank", rank, "loss %.5f" % total.item(), flush=True)
 )";
-
-bool has_torch() {
-  static const bool has =
-      run({kPython, "-c",
-           "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"},
-          in_time)
-          .status == ExitStatus::exited(0);
-  return has;
-}
 
 std::size_t count_of(const std::string& text, const std::string& word) {
   std::size_t found = 0;

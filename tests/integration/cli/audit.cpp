@@ -58,6 +58,19 @@ std::vector<nlohmann::json> with_verb(const nlohmann::json& entries, const std::
   return found;
 }
 
+/// A host that was shut down and has left its trail beside its logs; it can be started again.
+struct EndedHost {
+  EndedHost() {
+    StandingHost host(options);
+    CHECK(run_cli({"shutdown", "--hosts", address}).status == ExitStatus::exited(0));
+    host.process().wait_exit(in_time);
+  }
+  TempDir logs;
+  // The port is free again: the host that had it has ended.
+  std::string address = StandingHost({"--bind", "tcp:127.0.0.1:0", "--insecure"}).address();
+  Words options{"--bind", address, "--insecure", "--set", "logs.directory=" + logs.path().string()};
+};
+
 bool has_control_characters(const std::string& text) {
   return std::any_of(text.begin(), text.end(),
                      [](unsigned char c) { return (c < 0x20 && c != '\n') || c == 0x7f; });
@@ -155,52 +168,34 @@ TEST_CASE(
 }
 
 TEST_CASE("audit: a host that is started again at its address goes on with its trail") {
-  const TempDir logs;
-  const std::string address =
-      StandingHost({"--bind", "tcp:127.0.0.1:0", "--insecure"}).address();  // ended again
-  const Words options{"--bind", address, "--insecure", "--set",
-                      "logs.directory=" + logs.path().string()};
-  {
-    StandingHost host(options);
-    CHECK(run_cli({"shutdown", "--hosts", address}).status == ExitStatus::exited(0));
-    host.process().wait_exit(in_time);
-  }
-  const StandingHost again(options);
-  CHECK(with_verb(audit(address, {}, {}), "shutdown").size() == 1);
-  const auto one = audit(address, {"--verb", "shutdown,spawn"}, {});
+  const EndedHost ended;
+  const StandingHost again(ended.options);
+  CHECK(with_verb(audit(ended.address, {}, {}), "shutdown").size() == 1);
+  const auto one = audit(ended.address, {"--verb", "shutdown,spawn"}, {});
   REQUIRE(one.size() == 1);
   CHECK(one[0].at("verb") == "shutdown");
 }
 
 TEST_CASE("audit: the table says how many entries are missing, whatever it is asked for") {
-  const TempDir logs;
-  const std::string address =
-      StandingHost({"--bind", "tcp:127.0.0.1:0", "--insecure"}).address();  // ended again
-  const Words options{"--bind", address, "--insecure", "--set",
-                      "logs.directory=" + logs.path().string()};
-  {
-    StandingHost host(options);
-    CHECK(run_cli({"shutdown", "--hosts", address}).status == ExitStatus::exited(0));
-    host.process().wait_exit(in_time);
-  }
+  const EndedHost ended;
   // As after a full disk, or too many entries in a second.
-  for (const auto& entry : fs::directory_iterator(logs.path())) {
+  for (const auto& entry : fs::directory_iterator(ended.logs.path())) {
     if (!entry.path().filename().string().starts_with("audit-")) continue;
     std::ofstream(entry.path(), std::ios::app)
-        << R"({"time":"2026-11-25T01:37:03.123Z","host":")" << address
+        << R"({"time":"2026-11-25T01:37:03.123Z","host":")" << ended.address
         << R"(","by":"operator alice","verb":"join","outcome":"ok","lost_before":12})" << '\n';
   }
-  const StandingHost again(options);
+  const StandingHost again(ended.options);
   for (const Words& filter : {Words{}, Words{"--verb", "shutdown"}, Words{"--verb", "upgrade"}}) {
-    Words words{"audit", "--hosts", address};
+    Words words{"audit", "--hosts", ended.address};
     words.insert(words.end(), filter.begin(), filter.end());
     const auto table = run_cli(words);
     INFO(table.err);
     CHECK(table.status == ExitStatus::exited(0));
-    CHECK(table.err.find("12 entries of host " + address +
+    CHECK(table.err.find("12 entries of host " + ended.address +
                          " before 2026-11-25T01:37:03.123Z are missing") != std::string::npos);
   }
-  const auto recent = run_cli({"audit", "--hosts", address, "--since", "1h"});
+  const auto recent = run_cli({"audit", "--hosts", ended.address, "--since", "1h"});
   CHECK(recent.err.find("are missing") == std::string::npos);
 }
 

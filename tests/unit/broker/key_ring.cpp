@@ -181,7 +181,7 @@ TEST_CASE("key_ring: a key is revoked in a folder that others may write to, too"
   CHECK(ring->refresh());
   CHECK(ring->find(a) == nullptr);
   CHECK(ring->find(b) != nullptr);
-  // What is put in its place afterwards is not read.
+  // A file that takes its place afterwards is not read.
   folder.put(wire::Role::operate, "alice", {a});
   CHECK_FALSE(ring->refresh());
   CHECK(ring->find(a) == nullptr);
