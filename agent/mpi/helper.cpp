@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <iostream>
 #include <utility>
@@ -150,6 +151,10 @@ void Helper::on_end(const RankHello& hello) {
 void Helper::tell(Notice notice) {
   if (notice.kind == Notice::Kind::begun && std::exchange(has_told_begun_, true)) return;
   notice.attempt = attempt_;
+  notice.time_ms =
+      static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(
+                                     std::chrono::system_clock::now().time_since_epoch())
+                                     .count());
   const auto line = notice.to_line();
   [[maybe_unused]] const auto n = ::write(STDOUT_FILENO, line.data(), line.size());
 }

@@ -206,6 +206,9 @@ Result<std::vector<std::string>> PmixService::environment(std::uint64_t rank,
   // By default the files have the same names on several hosts of one machine.
   entries.push_back("OMPI_MCA_btl_vader_backing_directory=" + directory("shm"));
   entries.push_back("OMPI_MCA_btl_sm_backing_directory=" + directory("shm"));
+  // Open MPI 5 asks the kernel for a route to its peer, and refuses one to its own machine.
+  if (std::getenv("MESHBUS_MPI_ONE_MACHINE") != nullptr)
+    entries.emplace_back("OMPI_MCA_reachable=weighted");
   // A rank that spins keeps the CPU from the one that it waits for.
   if (parts_.layout.block_of(parts_.host).size() > usable_cpus())
     entries.emplace_back("OMPI_MCA_mpi_yield_when_idle=1");

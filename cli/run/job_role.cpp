@@ -88,9 +88,10 @@ std::optional<int> JobRole::code_after_end(const MeshOutcome& outcome, int code,
   if (!parts_.mpi) return std::nullopt;
   parts_.mpi->stop(*parts_.mpi_hosts);
   for (const auto& notice : events_.take_notices()) mpi_.add(notice);
-  const bool was_consequence = mpi_.end(outcome.first_failure);
+  const bool was_consequence = mpi_.end(outcome.ranks, outcome.first_failure);
   // Nothing is restarted any more.
   const auto trouble = mpi_.decide(outcome.ranks, /*may_restart=*/false);
+  if (was_consequence && trouble) return trouble->code;
   if (outcome.first_failure && !is_own) {
     // A library that was refused a call aborts because of that.
     if (trouble && trouble->is_before_the_end && outcome.first_failure->rank == trouble->rank)
@@ -98,7 +99,7 @@ std::optional<int> JobRole::code_after_end(const MeshOutcome& outcome, int code,
     // The end of a rank that aborts may be heard of before its notice.
     if (const auto abort = mpi_.abort_of(*outcome.first_failure)) return abort->code;
   }
-  if (was_consequence && !trouble) return outcome.first_failure->shell_code();
+  if (was_consequence && outcome.first_failure) return outcome.first_failure->shell_code();
   return trouble && code == 0 ? std::optional(trouble->code) : std::nullopt;
 }
 

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string_view>
 #include <utility>
@@ -38,6 +39,14 @@ std::string hex(std::uint64_t number) {
 
 const char* word_of(MpiWire wire) {
   return wire == MpiWire::pmi1 ? "pmi1" : "pmix";
+}
+
+/// Whether several hosts are on this machine, and no other one: their ranks meet on its loopback
+/// interface.
+bool are_on_one_machine(const std::vector<HostAddr>& hosts) {
+  return hosts.size() > 1 && std::all_of(hosts.begin(), hosts.end(), [](const HostAddr& host) {
+           return host.transport() != Transport::tcp || host.is_loopback();
+         });
 }
 
 }  // namespace
@@ -77,6 +86,8 @@ Result<std::unique_ptr<MpiJob>> MpiJob::start(HostMesh& hosts, const std::string
   spec.environment = {{"MESHBUS_MPI_JOB", job->job_},
                       {"MESHBUS_MPI_SECRET", hex(random_u64()) + hex(random_u64())},
                       {"MESHBUS_MPI_RANKS", std::to_string(ranks)}};
+  if (are_on_one_machine(hosts.hosts()))
+    spec.environment.emplace_back("MESHBUS_MPI_ONE_MACHINE", "1");
   spec.output = OutputMode::stream;
   spec.grace = kHelperGrace;
   Handlers handlers;

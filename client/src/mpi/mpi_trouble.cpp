@@ -6,6 +6,18 @@ namespace meshbus {
 
 using mpi::Notice;
 
+namespace {
+
+/// The others hear of the end of a process before its host does: their connections to it close
+/// first.
+constexpr std::uint64_t kSpreadMs = 10;
+
+bool is_stopped(const RankReport& rank) {
+  return rank.is_terminal() && rank.step != StopStep::none;
+}
+
+}  // namespace
+
 void MpiTrouble::add(const Notice& notice) {
   notices_.push_back(notice);
 }
@@ -52,7 +64,7 @@ std::optional<MpiTrouble::Verdict> MpiTrouble::decide(const std::vector<RankRepo
     // What an attempt before has said is answered by its restart.
     if (rank.restarts != notice.attempt) return false;
     if (notice.kind == Notice::Kind::refused) return true;
-    if (notice.kind == Notice::Kind::abort) return !may_restart;
+    if (notice.kind == Notice::Kind::abort) return !may_restart && !follows_an_end(notice, ranks);
     if (notice.kind == Notice::Kind::never_begun && !is_waited_for(notice)) return false;
     // A rank that has failed speaks for itself, and one that was stopped did what it was told.
     return rank.is_terminal() && !rank.is_failure() && rank.step == StopStep::none &&
@@ -63,19 +75,48 @@ std::optional<MpiTrouble::Verdict> MpiTrouble::decide(const std::vector<RankRepo
   return cause_;
 }
 
-bool MpiTrouble::end(const std::optional<RankReport>& first) {
-  if (!first) return false;
-  bool was_cause = false;
-  std::erase_if(notices_, [&](const Notice& notice) {
-    // MPI_Abort() of a program has a small one.
-    const bool is_of_library =
-        notice.kind == Notice::Kind::abort && (notice.code < 0 || notice.code > 255);
-    if (!is_of_library || notice.rank == first->rank || notice.attempt != first->restarts)
-      return false;
-    was_cause = was_cause || (cause_ && cause_->rank == notice.rank &&
-                              cause_->words == verdict_of(notice).words);
-    return true;
+bool MpiTrouble::has_ended_before(const RankReport& rank, const Notice& abort) const {
+  bool has_left = false;
+  for (const auto& notice : notices_) {
+    if (notice.rank != rank.rank || notice.attempt != abort.attempt) continue;
+    // That rank has aborted, too: whose code is the cause is told by which one came first.
+    if (notice.kind == Notice::Kind::abort && notice.time_ms >= abort.time_ms) return false;
+    has_left = has_left || (notice.kind == Notice::Kind::unfinalized &&
+                            notice.time_ms <= abort.time_ms + kSpreadMs);
+  }
+  // How it has ended may not be known yet: then the abort waits for that.
+  if (has_left && !is_stopped(rank)) return true;
+  if (!rank.is_failure() || !rank.ended) return false;
+  const auto ended =
+      std::chrono::duration_cast<std::chrono::milliseconds>(rank.ended->time_since_epoch());
+  return static_cast<std::uint64_t>(ended.count()) <= abort.time_ms + kSpreadMs;
+}
+
+bool MpiTrouble::follows_an_end(const Notice& abort, const std::vector<RankReport>& ranks) const {
+  return std::any_of(ranks.begin(), ranks.end(), [&](const RankReport& rank) {
+    return rank.rank != abort.rank && rank.restarts == abort.attempt &&
+           has_ended_before(rank, abort);
   });
+}
+
+bool MpiTrouble::end(const std::vector<RankReport>& ranks, const std::optional<RankReport>& first) {
+  bool was_cause = false;
+  const auto is_consequence = [&](const Notice& notice) {
+    if (notice.kind != Notice::Kind::abort) return false;
+    // MPI_Abort() of a program has a small one.
+    const bool has_code_of_library = notice.code < 0 || notice.code > 255;
+    return (has_code_of_library && first && notice.rank != first->rank &&
+            notice.attempt == first->restarts) ||
+           follows_an_end(notice, ranks);
+  };
+  std::vector<Notice> kept;
+  for (const auto& notice : notices_) {
+    if (!is_consequence(notice))
+      kept.push_back(notice);
+    else if (cause_ && cause_->rank == notice.rank && cause_->words == verdict_of(notice).words)
+      was_cause = true;
+  }
+  notices_ = std::move(kept);
   if (was_cause) cause_.reset();
   return was_cause;
 }

@@ -28,10 +28,9 @@ class MpiTrouble {
   /// reports of all. With `may_restart` the end of a rank that has aborted is for the
   /// RestartPolicy.
   std::optional<Verdict> decide(const std::vector<RankReport>& ranks, bool may_restart);
-  /// All have ended, and this failure came first. An MPI library that loses the other end aborts
-  /// with a code of its own: that is no cause when another rank had failed before. Returns whether
-  /// such an abort had been decided for, and is no cause any more.
-  bool end(const std::optional<RankReport>& first);
+  /// All have ended, and the failure `first` came first. Returns whether an abort had been decided
+  /// for that is no cause any more: another rank had ended before, and was heard of later.
+  bool end(const std::vector<RankReport>& ranks, const std::optional<RankReport>& first);
   /// What the rank that has failed had said before, if it has aborted.
   std::optional<Verdict> abort_of(const RankReport& failure) const;
   /// The same in words: "MPI_Abort(7) by rank 3".
@@ -41,6 +40,10 @@ class MpiTrouble {
 
  private:
   static Verdict verdict_of(const mpi::Notice& notice);
+  /// An MPI library that loses the other end aborts: with a code of its own, or with that of an MPI
+  /// error. Such an abort follows from the end of the other rank.
+  bool follows_an_end(const mpi::Notice& abort, const std::vector<RankReport>& ranks) const;
+  bool has_ended_before(const RankReport& rank, const mpi::Notice& abort) const;
 
   std::vector<mpi::Notice> notices_;
   /// What was decided: it does not change any more.

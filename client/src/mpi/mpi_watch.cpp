@@ -66,7 +66,7 @@ void MpiWatch::on_end(MeshOutcome& outcome) {
   std::optional<Mesh> mesh;
   {
     const std::lock_guard lock(mutex_);
-    if (trouble_.end(outcome.first_failure)) verdict_.reset();
+    if (trouble_.end(outcome.ranks, outcome.first_failure)) verdict_.reset();
     // The end of a rank that aborts may be heard of before its notice, and nothing is restarted
     // now.
     if (!verdict_) {

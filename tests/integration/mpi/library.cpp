@@ -86,7 +86,9 @@ void check_library(const std::string& library) {
     REQUIRE(outcome.trouble);
     CHECK(outcome.trouble->words.starts_with(
         "rank 2 ended with exit 0 between MPI_Init and MPI_Finalize"));
-    CHECK(outcome.ranks.at(0).because == 2);
+    // Open MPI 5 aborts when it loses a peer, before the stop reaches it.
+    const auto& other = outcome.ranks.at(0);
+    CHECK((other.because == 2 || other.is_failure()));
   }
   {
     auto mesh = must(job.spawn({"exit", "1", "5"}));

@@ -126,21 +126,84 @@ TEST_CASE("mpi_trouble: an abort by the library, after another rank has failed, 
   REQUIRE(decided.has_value());
   CHECK(decided->rank == 0);
   // It had failed before, and that was heard of later.
-  CHECK(trouble.end(ranks[2]));
+  CHECK(trouble.end(ranks, ranks[2]));
   CHECK_FALSE(trouble.decide(ranks, /*may_restart=*/false).has_value());
   CHECK(trouble.last_words(ranks[2]).empty());
-  CHECK_FALSE(trouble.end(ranks[2]));
+  CHECK_FALSE(trouble.end(ranks, ranks[2]));
 
   // The program itself has aborted.
   MpiTrouble own;
   own.add({.kind = Notice::Kind::abort, .rank = 0, .code = 7});
   REQUIRE(own.decide(ranks, /*may_restart=*/false).has_value());
-  CHECK_FALSE(own.end(ranks[2]));
-  CHECK_FALSE(own.end(std::nullopt));
+  CHECK_FALSE(own.end(ranks, ranks[2]));
+  CHECK_FALSE(own.end(ranks, std::nullopt));
   CHECK(own.decide(ranks, /*may_restart=*/false)->code == 7);
   // The library of the rank that failed first.
   MpiTrouble first;
   first.add({.kind = Notice::Kind::abort, .rank = 2, .code = 680600335});
   REQUIRE(first.decide(ranks, /*may_restart=*/false).has_value());
-  CHECK_FALSE(first.end(ranks[2]));
+  CHECK_FALSE(first.end(ranks, ranks[2]));
+}
+
+TEST_CASE("mpi_trouble: an abort that follows the end of another rank is no cause, by its time") {
+  const auto at = [](std::int64_t ms) {
+    return std::chrono::system_clock::time_point(std::chrono::milliseconds(ms));
+  };
+  std::vector<RankReport> ranks(4);
+  for (std::uint64_t rank = 0; rank < ranks.size(); ++rank) {
+    ranks[rank].rank = rank;
+    ranks[rank].state = ProcState::ready;
+  }
+  // MPI_ERR_UNKNOWN: the library of rank 0 has lost rank 2.
+  const Notice abort{.kind = Notice::Kind::abort, .rank = 0, .code = 14, .time_ms = 1004};
+  const Notice left{.kind = Notice::Kind::unfinalized, .rank = 2, .time_ms = 1000};
+  MpiTrouble trouble;
+  trouble.add(left);
+  trouble.add(abort);
+  CHECK_FALSE(trouble.decide(ranks, false).has_value());  // How rank 2 has ended is not known yet.
+
+  SUBCASE("it ended with exit 0") {
+    ranks[2].state = ProcState::stopped;
+    ranks[2].ended = at(1003);
+    REQUIRE(trouble.decide(ranks, false).has_value());
+    CHECK(trouble.decide(ranks, false)->rank == 2);
+    CHECK_FALSE(trouble.end(ranks, std::nullopt));
+    CHECK(trouble.last_words({}).find("rank 2 ended with exit 0") != std::string::npos);
+  }
+  SUBCASE("it failed") {
+    ranks[2].state = ProcState::stopped;
+    ranks[2].exit_code = 5;
+    ranks[2].ended = at(1006);
+    CHECK_FALSE(trouble.decide(ranks, false).has_value());
+    CHECK_FALSE(trouble.end(ranks, ranks[2]));
+    CHECK(trouble.last_words(ranks[2]).empty());
+  }
+  SUBCASE("it was stopped: the abort is the cause") {
+    ranks[2].state = ProcState::stopped;
+    ranks[2].step = StopStep::term;
+    REQUIRE(trouble.decide(ranks, false).has_value());
+    CHECK(trouble.decide(ranks, false)->code == 14);
+  }
+}
+
+TEST_CASE("mpi_trouble: what was decided for an abort changes when an earlier end is heard of") {
+  std::vector<RankReport> ranks(2);
+  ranks[1].rank = 1;
+  ranks[1].state = ProcState::ready;
+  MpiTrouble trouble;
+  trouble.add({.kind = Notice::Kind::abort, .rank = 0, .code = 14, .time_ms = 1004});
+  CHECK(trouble.decide(ranks, false)->code == 14);
+  trouble.add({.kind = Notice::Kind::unfinalized, .rank = 1, .time_ms = 1001});
+  ranks[1].state = ProcState::stopped;
+  CHECK(trouble.end(ranks, ranks[0]));
+  CHECK(trouble.decide(ranks, false)->rank == 1);
+
+  // A rank that loses the one that has called MPI_Abort aborts, too.
+  MpiTrouble own;
+  own.add({.kind = Notice::Kind::abort, .rank = 0, .code = 7, .time_ms = 1000});
+  own.add({.kind = Notice::Kind::abort, .rank = 1, .code = 14, .time_ms = 1003});
+  own.add({.kind = Notice::Kind::unfinalized, .rank = 1, .time_ms = 1003});
+  CHECK(own.decide(ranks, false)->code == 7);
+  CHECK_FALSE(own.end(ranks, ranks[1]));
+  CHECK(own.decide(ranks, false)->code == 7);
 }

@@ -87,11 +87,15 @@ TEST_CASE("mpi layout: blocks as meshes have them") {
 }
 
 TEST_CASE("mpi notice: a line comes back as it was, and other lines are none") {
-  const Notice notice{
-      .kind = Notice::Kind::refused, .rank = 12, .code = -3, .attempt = 2, .text = "a b"};
+  const Notice notice{.kind = Notice::Kind::refused,
+                      .rank = 12,
+                      .code = -3,
+                      .attempt = 2,
+                      .time_ms = 5,
+                      .text = "a b"};
   const auto line = notice.to_line();
   CHECK(Notice::parse(line.substr(0, line.size() - 1)) == notice);
-  for (const char* other :
-       {"", "hello", "meshbus-mpi: ", "meshbus-mpi: abort x 1 0 ", "meshbus-mpi: what 1 1 0 "})
+  for (const char* other : {"", "hello", "meshbus-mpi: ", "meshbus-mpi: abort x 1 0 0 ",
+                            "meshbus-mpi: abort 1 1 0 x", "meshbus-mpi: what 1 1 0 0 "})
     CHECK_FALSE(Notice::parse(other));
 }
