@@ -14,8 +14,8 @@ using namespace meshbus::test;
 
 namespace {
 
-/// Six ranks on three hosts: they meet, they end with a host that is lost, and with a killed rank.
-/// `may_hang`: when they have met, in MPI_Finalize.
+/// Six ranks on three hosts with keys: they meet, they end with a host that is lost, and with a
+/// killed rank. `may_hang`: when they have met, in MPI_Finalize.
 void check_job(const std::string& library, bool may_hang) {
   const TempDir dir;
   const auto ring = dir / "ring";
@@ -24,12 +24,12 @@ void check_job(const std::string& library, bool may_hang) {
           in_time);
   INFO(compiled.err);
   REQUIRE(compiled.status == ExitStatus::exited(0));
-  Site site(3);
+  Site site(3, WithKeys::yes);
   const auto job = [&](const Words& command) {
     Words words = {"--mpi", "--no-prefix", "--per-host", "rank=2", "--set", "delivery.limit=3s",
                    "--set", "lease=5s",    "--grace",    "1s",     "--",    ring};
     words.insert(words.end(), command.begin(), command.end());
-    return site.desk().start(site.run_words(words));
+    return site.desk().start(site.run_words(words), site.operator_options());
   };
   auto whole = job({});
   INFO(whole.describe());
