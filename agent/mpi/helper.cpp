@@ -151,8 +151,8 @@ void Helper::on_end(const RankHello& hello) {
 void Helper::tell(Notice notice) {
   if (notice.kind == Notice::Kind::begun && std::exchange(has_told_begun_, true)) return;
   notice.attempt = attempt_;
-  notice.time_ms =
-      static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(
+  notice.time_us =
+      static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(
                                      std::chrono::system_clock::now().time_since_epoch())
                                      .count());
   const auto line = notice.to_line();

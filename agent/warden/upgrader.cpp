@@ -7,6 +7,7 @@
 #include <ctime>
 #include <utility>
 
+#include "common/base/quantity.h"
 #include "common/base/release.h"
 
 namespace meshbus::warden {
@@ -91,7 +92,7 @@ bool Upgrader::on_exit(RoleName name, const std::string& how, Time now) {
     const bool has_said = !ended.said.empty() && !ended.ready;
     const auto limit =
         name == RoleName::broker ? UpgradePlan::kBrokerLimit : UpgradePlan::kAgentLimit;
-    on_trouble(is_late_   ? "was not ready within " + std::to_string(limit.count()) + " ms"
+    on_trouble(is_late_   ? "was not ready within " + duration_to_text(limit)
                : has_said ? "failed: " + ended.said
                           : how + " before it was ready");
   }

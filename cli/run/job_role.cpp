@@ -50,11 +50,13 @@ std::optional<JobRole::Trouble> JobRole::find_trouble() {
   if (parts_.mpi) {
     if (auto trouble = find_mpi_trouble()) return trouble;
   }
-  if (const auto failure = events_.failure(); failure && !arguments_.keep_going)
+  if (const auto failure = events_.failure(); failure && !arguments_.keep_going) {
+    if (const auto abort = mpi_.abort_of(*failure))
+      return Trouble{.code = {}, .words = abort->words, .rank = abort->rank};
     return Trouble{.code = {},
-                   .words = mpi_.words_of(*failure).value_or(rank_name(failure->rank) +
-                                                             " failed: " + failure->words()),
+                   .words = rank_name(failure->rank) + " failed: " + failure->words(),
                    .rank = failure->rank};
+  }
   if (const int error = events_.output_error(); error != 0)
     return Trouble{.code = error == EPIPE ? kBrokenPipe : kOwnFailure,
                    .words = error == EPIPE ? "nobody reads the output"

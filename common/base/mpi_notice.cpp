@@ -30,7 +30,7 @@ bool read_number(std::string_view word, Number& number) {
 std::string Notice::to_line() const {
   std::string line = std::string(kMark) + std::string(kWords[static_cast<std::size_t>(kind)]) +
                      " " + std::to_string(rank) + " " + std::to_string(code) + " " +
-                     std::to_string(attempt) + " " + std::to_string(time_ms) + " " + text;
+                     std::to_string(attempt) + " " + std::to_string(time_us) + " " + text;
   std::replace(line.begin(), line.end(), '\n', ' ');
   return line + "\n";
 }
@@ -43,7 +43,7 @@ std::optional<Notice> Notice::parse(std::string_view line) {
   Notice notice{.kind = static_cast<Kind>(word - kWords.begin())};
   if (!read_number(next_word(line), notice.rank) || !read_number(next_word(line), notice.code) ||
       !read_number(next_word(line), notice.attempt) ||
-      !read_number(next_word(line), notice.time_ms))
+      !read_number(next_word(line), notice.time_us))
     return std::nullopt;
   notice.text = std::string(line);
   return notice;

@@ -20,7 +20,8 @@ struct Notice {
   std::uint64_t rank = 0;
   int code = 0;
   std::uint64_t attempt = 0;  ///< How often the rank was started before.
-  std::uint64_t time_ms = 0;  ///< When the helper saw it, by the clock of its host (Unix time).
+  std::uint64_t time_us = 0;  ///< When the helper saw it, by the clock of its host (Unix time,
+                              ///< microseconds).
   std::string text = {};      ///< Without newlines.
 
   /// With the newline.

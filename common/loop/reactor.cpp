@@ -16,6 +16,9 @@ namespace meshbus {
 namespace {
 
 constexpr std::chrono::milliseconds kLongTurn{50};
+/// Due timers in one turn: what comes meanwhile waits for no more of them. Each may open a
+/// connection, which takes some 0.1 ms.
+constexpr int kMostTimers = 32;
 
 /// What epoll carries: the descriptor and the generation of its watch, so that an event for a watch
 /// that was replaced meanwhile is seen as old.
@@ -268,7 +271,9 @@ void Reactor::run_timers() {
   // Only those that were due at the start: a timer that sets itself again for "now" waits for the
   // next turn.
   const TimerId last = next_timer_;
-  for (auto next = timers_.begin(); next != timers_.end() && next->first.first <= until;) {
+  int done = 0;
+  for (auto next = timers_.begin();
+       done < kMostTimers && next != timers_.end() && next->first.first <= until;) {
     if (next->first.second >= last) {
       ++next;
       continue;
@@ -277,6 +282,7 @@ void Reactor::run_timers() {
     timer_times_.erase(next->first.second);
     timers_.erase(next);
     task();
+    ++done;
     next = timers_.begin();
   }
 }

@@ -27,10 +27,10 @@ namespace meshbus {
 /// counted. Handlers may add and remove watches and timers, their own included, at any time.
 /// Threads that all call run_until() share the loop: one turn runs at a time, on one of them.
 ///
-/// A turn is: wait, ready descriptors, posted work, ready sockets, due timers, turn-end
-/// hooks. What has come is seen before what is late: a process that was stopped hears the answers
-/// that wait for it before it gives up on them. Hooks are where queues are flushed, so that all
-/// that one turn produced for a peer leaves in one piece.
+/// A turn is: wait, ready descriptors, posted work, ready sockets, due timers (a bounded number),
+/// turn-end hooks. What has come is seen before what is late: a process that was stopped hears the
+/// answers that wait for it before it gives up on them. Hooks are where queues are flushed, so that
+/// all that one turn produced for a peer leaves in one piece.
 class Reactor {
  public:
   using Clock = std::chrono::steady_clock;

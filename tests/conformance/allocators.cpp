@@ -185,7 +185,7 @@ TEST_CASE(
   CHECK(wait_until([&] { return host_directories().empty(); }, in_time));
   CHECK(made.error().code() == (is_late ? ErrorCode::timeout : ErrorCode::configuration_error));
   CHECK(has(made.error().detail(),
-            is_late ? "not ready within 3000 ms" : "exit 7; its last words: dying words"));
+            is_late ? "not ready within 3s" : "exit 7; its last words: dying words"));
   const auto is_over = [&](std::uint64_t rank) {
     return events.has(rank, Kind::failed) || events.has(rank, Kind::stopped);
   };

@@ -189,7 +189,7 @@ TEST_CASE("spec 6.1: hosts inside of procs start all or none, and the error says
     const auto made = HostMesh::inside(context, outer, {}, options);
     REQUIRE_FALSE(made.has_value());
     CHECK(made.error().code() == ErrorCode::timeout);
-    CHECK(says(made.error().detail(), "not ready within 3000 ms"));
+    CHECK(says(made.error().detail(), "not ready within 3s"));
   }
   SUBCASE("there is no such program") {
     options.host.program = "/no/where/meshbus";

@@ -9,6 +9,7 @@
 #include "agent/host/model/real_time.h"
 #include "agent/os/process_table.h"
 #include "common/base/log.h"
+#include "common/base/quantity.h"
 
 namespace meshbus::host {
 namespace {
@@ -136,10 +137,9 @@ void LaunchMonitor::fail_unready(Proc& proc, std::chrono::milliseconds limit) {
   std::string stage = "exec'd, no hello from it yet (a mesh program calls bootstrap() first)";
   if (progress == SpawnProgress::queued) stage = "queued, waits for its turn to be started";
   if (progress == SpawnProgress::asked) stage = "spawned, not yet exec'd";
-  Failure failure{
-      .code = wire::ErrorCode::timeout,
-      .text = "not ready within " + std::to_string(limit.count()) + " ms; stage: " + stage,
-      .cause = wire::Cause::not_ready};
+  Failure failure{.code = wire::ErrorCode::timeout,
+                  .text = "not ready within " + duration_to_text(limit) + "; stage: " + stage,
+                  .cause = wire::Cause::not_ready};
   if (is_stopped(proc)) {
     failure.text += "; it is frozen: stopped by a signal (state T)";
     failure.cause = wire::Cause::frozen;

@@ -11,6 +11,7 @@
 #include "agent/host/model/proc_text.h"
 #include "agent/host/model/real_time.h"
 #include "common/base/log.h"
+#include "common/base/quantity.h"
 
 namespace meshbus::host {
 namespace {
@@ -130,14 +131,14 @@ void ProcEnding::give_up(Proc& proc) {
   // In local mode the proc is a thread of this process: client/local.
   const bool is_thread = pid == static_cast<std::uint32_t>(::getpid());
   const bool does_share = proc.mesh.spec.procs_per_process > 1;
-  const std::string limit = std::to_string(Termination::kKillLimit.count());
+  const std::string limit = duration_to_text(Termination::kKillLimit);
   const std::string why =
       is_thread    ? "a thread of this process cannot be ended: its main(), or a handler, does not "
                      "return"
       : does_share ? "it shares process " + std::to_string(pid) +
                          ", and its main(), or a handler, does not return"
                    : "process " + std::to_string(pid) + ", perhaps in uninterruptible sleep";
-  const std::string text = "did not end within " + limit + " ms after SIGKILL (" + why + ")";
+  const std::string text = "did not end within " + limit + " after SIGKILL (" + why + ")";
   log::error(name_of_rank(proc) + ": " + text);
   proc.exit.add_failure({.text = text, .cause = wire::Cause::unkillable});
   if (proc.state.on_failed(now_ns())) after_end(proc);

@@ -1,4 +1,5 @@
 #include "meshbus/actor_mesh.h"
+#include "common/base/quantity.h"
 
 #include <algorithm>
 #include <map>
@@ -224,7 +225,7 @@ Result<ActorReport> ActorMesh::wait_for_failure(milliseconds deadline) const {
   if (auto fine = check_owner(view_.impl_); !fine) return fail(fine.error());
   if (auto failure = view_.impl_->monitor()->wait_failure(deadline)) return std::move(*failure);
   return fail(ErrorCode::timeout, "actors " + ref().name().to_string() + ": none failed within " +
-                                      std::to_string(deadline.count()) + " ms");
+                                      duration_to_text(deadline));
 }
 
 Result<std::vector<ActorReport>> ActorMesh::stop(ActorStopOptions options) {

@@ -17,6 +17,7 @@
 #include "client/src/context/check_owner.h"
 #include "client/src/host_mesh/host_mesh_impl.h"
 #include "client/src/launch/remote_start.h"
+#include "common/base/quantity.h"
 #include "common/security/keys.h"
 
 namespace meshbus {
@@ -171,7 +172,7 @@ class InnerStart {
     }
     for (std::uint64_t rank = 0; is_timeout && rank < procs.size(); ++rank) {
       if (!talk.host(rank))
-        add(rank, "not ready within " + std::to_string(options_.host.ready_limit.count()) + " ms");
+        add(rank, "not ready within " + duration_to_text(options_.host.ready_limit));
     }
     return {is_timeout ? ErrorCode::timeout : ErrorCode::configuration_error, std::move(text)};
   }

@@ -6,6 +6,7 @@
 
 #include "client/src/base/time_left.h"
 #include "client/src/launch/launched_host.h"
+#include "common/base/quantity.h"
 
 namespace meshbus {
 namespace {
@@ -75,7 +76,7 @@ Result<std::vector<std::shared_ptr<LaunchedHost>>> LaunchedHost::start(
     if (is_open(hosts[i])) {
       if (Clock::now() < end) continue;  // it would have become ready; another one failed
       is_timeout = true;
-      host.problem_ = "not ready within " + std::to_string(deadline.count()) + " ms";
+      host.problem_ = "not ready within " + duration_to_text(deadline);
     } else {
       // It said that it cannot, or closed its descriptor: it is about to end, and its last words
       // matter.

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "client/src/base/time_left.h"
+#include "common/base/quantity.h"
 
 namespace meshbus {
 namespace {
@@ -230,8 +231,7 @@ Result<std::vector<std::shared_ptr<LaunchedHost>>> start_remote(
   for (std::size_t i = 0; i < starts.size(); ++i) {
     auto& start = starts[i];
     if (start.is_ready || (start.is_open() && !is_timeout)) continue;
-    if (start.is_open())
-      start.problem = "it is not ready within " + std::to_string(deadline.count()) + " ms";
+    if (start.is_open()) start.problem = "it is not ready within " + duration_to_text(deadline);
     explain(start, last_words_end);
     tell({HostChange::failed, i, {}, start.problem});
     names += (names.empty() ? "" : ", ") + start.host->name;

@@ -6,18 +6,6 @@ namespace meshbus {
 
 using mpi::Notice;
 
-namespace {
-
-/// The others hear of the end of a process before its host does: their connections to it close
-/// first.
-constexpr std::uint64_t kSpreadMs = 10;
-
-bool is_stopped(const RankReport& rank) {
-  return rank.is_terminal() && rank.step != StopStep::none;
-}
-
-}  // namespace
-
 void MpiTrouble::add(const Notice& notice) {
   notices_.push_back(notice);
 }
@@ -70,26 +58,25 @@ std::optional<MpiTrouble::Verdict> MpiTrouble::decide(const std::vector<RankRepo
     return rank.is_terminal() && !rank.is_failure() && rank.step == StopStep::none &&
            !rank.is_restarting;
   };
-  const auto found = std::find_if(notices_.begin(), notices_.end(), is_reason);
-  if (found != notices_.end()) cause_ = verdict_of(*found);
+  if (const auto* const first = earliest(is_reason)) cause_ = verdict_of(*first);
   return cause_;
 }
 
-bool MpiTrouble::has_ended_before(const RankReport& rank, const Notice& abort) const {
-  bool has_left = false;
+const Notice* MpiTrouble::earliest(const std::function<bool(const Notice&)>& is_meant) const {
+  const Notice* first = nullptr;
   for (const auto& notice : notices_) {
-    if (notice.rank != rank.rank || notice.attempt != abort.attempt) continue;
-    // That rank has aborted, too: whose code is the cause is told by which one came first.
-    if (notice.kind == Notice::Kind::abort && notice.time_ms >= abort.time_ms) return false;
-    has_left = has_left || (notice.kind == Notice::Kind::unfinalized &&
-                            notice.time_ms <= abort.time_ms + kSpreadMs);
+    if ((first == nullptr || notice.time_us < first->time_us) && is_meant(notice)) first = &notice;
   }
+  return first;
+}
+
+bool MpiTrouble::has_ended_before(const RankReport& rank, const Notice& abort) const {
+  const bool has_left = std::any_of(notices_.begin(), notices_.end(), [&](const Notice& notice) {
+    return notice.rank == rank.rank && notice.attempt == abort.attempt &&
+           notice.kind == Notice::Kind::unfinalized && notice.time_us < abort.time_us;
+  });
   // How it has ended may not be known yet: then the abort waits for that.
-  if (has_left && !is_stopped(rank)) return true;
-  if (!rank.is_failure() || !rank.ended) return false;
-  const auto ended =
-      std::chrono::duration_cast<std::chrono::milliseconds>(rank.ended->time_since_epoch());
-  return static_cast<std::uint64_t>(ended.count()) <= abort.time_ms + kSpreadMs;
+  return has_left && !(rank.is_terminal() && rank.step != StopStep::none);
 }
 
 bool MpiTrouble::follows_an_end(const Notice& abort, const std::vector<RankReport>& ranks) const {
@@ -122,11 +109,12 @@ bool MpiTrouble::end(const std::vector<RankReport>& ranks, const std::optional<R
 }
 
 std::optional<MpiTrouble::Verdict> MpiTrouble::abort_of(const RankReport& failure) const {
-  const auto found = std::find_if(notices_.rbegin(), notices_.rend(), [&](const Notice& notice) {
-    return notice.rank == failure.rank && notice.attempt == failure.restarts &&
-           notice.kind == Notice::Kind::abort;
-  });
-  return found == notices_.rend() ? std::nullopt : std::optional(verdict_of(*found));
+  const auto is_abort = [&](const Notice& notice) {
+    return notice.attempt == failure.restarts && notice.kind == Notice::Kind::abort;
+  };
+  if (!earliest([&](const Notice& one) { return one.rank == failure.rank && is_abort(one); }))
+    return std::nullopt;
+  return verdict_of(*earliest(is_abort));
 }
 
 std::optional<std::string> MpiTrouble::words_of(const RankReport& failure) const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,7 +32,8 @@ class MpiTrouble {
   /// All have ended, and the failure `first` came first. Returns whether an abort had been decided
   /// for that is no cause any more: another rank had ended before, and was heard of later.
   bool end(const std::vector<RankReport>& ranks, const std::optional<RankReport>& first);
-  /// What the rank that has failed had said before, if it has aborted.
+  /// The abort that the rank which has failed took part in: the first one of that attempt. Ranks
+  /// that lose the one that has called MPI_Abort abort, too, and may end earlier.
   std::optional<Verdict> abort_of(const RankReport& failure) const;
   /// The same in words: "MPI_Abort(7) by rank 3".
   std::optional<std::string> words_of(const RankReport& failure) const;
@@ -40,6 +42,8 @@ class MpiTrouble {
 
  private:
   static Verdict verdict_of(const mpi::Notice& notice);
+  /// By the clocks of their hosts; nullptr = there is none.
+  const mpi::Notice* earliest(const std::function<bool(const mpi::Notice&)>& is_meant) const;
   /// An MPI library that loses the other end aborts: with a code of its own, or with that of an MPI
   /// error. Such an abort follows from the end of the other rank.
   bool follows_an_end(const mpi::Notice& abort, const std::vector<RankReport>& ranks) const;

@@ -1,4 +1,5 @@
 #include "meshbus/proc_mesh.h"
+#include "common/base/quantity.h"
 
 #include <algorithm>
 
@@ -159,8 +160,7 @@ Result<MeshOutcome> ProcMesh::wait(std::chrono::milliseconds deadline) {
   if (monitor.progress().wait_end(deadline)) return monitor.progress().outcome();
   const auto table = monitor.progress().table();
   const auto left = table.not_ended({});
-  std::string detail =
-      "mesh " + monitor.name() + ": after " + std::to_string(deadline.count()) + " ms ";
+  std::string detail = "mesh " + monitor.name() + ": after " + duration_to_text(deadline) + " ";
   detail += left.empty() ? "its output is not at its end"
                          : std::to_string(left.size()) + " of " + std::to_string(table.size()) +
                                " ranks are not ended: " + table.describe(left);
@@ -171,8 +171,8 @@ Result<MeshOutcome> ProcMesh::wait_for_failure(std::chrono::milliseconds deadlin
   if (auto fine = check_owner(impl_); !fine) return fail(fine.error());
   auto& monitor = impl_->monitor();
   if (monitor.progress().wait_failure(deadline)) return monitor.progress().outcome();
-  return fail(ErrorCode::timeout, "mesh " + monitor.name() + ": no rank failed within " +
-                                      std::to_string(deadline.count()) + " ms");
+  return fail(ErrorCode::timeout,
+              "mesh " + monitor.name() + ": no rank failed within " + duration_to_text(deadline));
 }
 
 Result<MeshOutcome> ProcMesh::stop(StopOptions options) {

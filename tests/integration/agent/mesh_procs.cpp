@@ -97,7 +97,7 @@ TEST_CASE("agent: a mesh proc is Ready when it says so itself, and only itself")
   CHECK(harness.rank(mesh, 1).state() == State::failed);
   CHECK(harness.rank(mesh, 1).exit_report->code == wire::ErrorCode::timeout);
   CHECK(harness.rank(mesh, 1).exit_report->reason ==
-        "not ready within 1500 ms; stage: exec'd, no hello from it yet (a mesh program calls "
+        "not ready within 1500ms; stage: exec'd, no hello from it yet (a mesh program calls "
         "bootstrap() first)");
   CHECK(harness.rank(mesh, 1).states.back().step() == wire::StopStep::none);
   CHECK(harness.rank(mesh, 0).state() == State::ready);

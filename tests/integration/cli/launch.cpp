@@ -70,6 +70,6 @@ TEST_CASE(
   CHECK(run.err.find("not ready: on unix:") != std::string::npos);
   CHECK(run.err.find(": ranks 1-2 exec'd, no hello yet; on unix:") != std::string::npos);
   CHECK(run.err.find(": rank 5 exec'd, no hello yet\n") != std::string::npos);
-  CHECK(run.err.find("not ready within 8000 ms") != std::string::npos);
+  CHECK(run.err.find("not ready within 8s") != std::string::npos);
   CHECK(sleepers(sleep).empty());
 }

@@ -89,7 +89,7 @@ TEST_CASE("rank_report: a plain proc is not waited for to say hello") {
   CHECK(describe_stuck({rank}) == "on unix:/h: rank 0 exec'd, not ready yet");
   RankReport other = rank;
   other.rank = 1;
-  other.reason = "not ready within 100 ms; stage: exec'd, no hello from it yet";
+  other.reason = "not ready within 100ms; stage: exec'd, no hello from it yet";
   CHECK(describe_stuck({rank, other}) == "on unix:/h: ranks 0-1 exec'd, no hello yet");
 }
 
@@ -99,8 +99,8 @@ TEST_CASE("rank_report: a rank that starts after its host gave up on it is where
   rank.pid = 5;
   rank.state = ProcState::failed;
   rank.launch.exec = std::chrono::system_clock::now();
-  rank.reason = "not ready within 100 ms; stage: spawned, not yet exec'd";
+  rank.reason = "not ready within 100ms; stage: spawned, not yet exec'd";
   CHECK(describe_stuck({rank}) == "on unix:/h: rank 0 spawned, not exec'd yet");
-  rank.reason = "not ready within 100 ms; stage: queued, waits for its turn to be started";
+  rank.reason = "not ready within 100ms; stage: queued, waits for its turn to be started";
   CHECK(describe_stuck({rank}) == "on unix:/h: rank 0 not spawned yet");
 }

@@ -66,6 +66,19 @@ TEST_CASE("reactor: a timer that sets itself again for now waits for the next tu
   CHECK(runs == 2);
 }
 
+TEST_CASE("reactor: a thousand timers that are due at once keep nobody waiting for all of them") {
+  Reactor reactor;
+  std::size_t timers = 0;
+  std::size_t timers_before_post = 0;
+  for (int i = 0; i < 1000; ++i)
+    reactor.after(0s, [&] {
+      if (++timers == 1) reactor.post([&] { timers_before_post = timers; });
+    });
+  while (timers < 1000) reactor.turn(0s);
+  CHECK(timers_before_post > 0);
+  CHECK(timers_before_post < 100);
+}
+
 TEST_CASE("reactor: a timer may cancel another one that is due in the same turn") {
   Reactor::Time now{1000s};
   Reactor reactor([&] { return now; });

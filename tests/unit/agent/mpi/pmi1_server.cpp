@@ -91,7 +91,7 @@ TEST_CASE("mpi notice: a line comes back as it was, and other lines are none") {
                       .rank = 12,
                       .code = -3,
                       .attempt = 2,
-                      .time_ms = 5,
+                      .time_us = 5,
                       .text = "a b"};
   const auto line = notice.to_line();
   CHECK(Notice::parse(line.substr(0, line.size() - 1)) == notice);
