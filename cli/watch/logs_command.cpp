@@ -360,12 +360,11 @@ void add_logs(CLI::App& app, Commands& commands) {
        .examples = {"logs train", "logs train --rank 0-3 --stderr --tail 20",
                     "logs -f --fold train"},
        .details =
+           "What a rank has written is shown by stream: its stdout, then its stderr. With -f lines "
+           "come as they are written.\n\n"
            "Lines longer than 64 KiB are cut and marked [N bytes cut]. A slow reader slows no "
-           "rank: "
-           "what it missed is marked [N bytes missed]. On a terminal control characters are "
-           "escaped. "
-           "--raw shows exact bytes, without prefixes "
-           "and marks.\n\n"
+           "rank: what it missed is marked [N bytes missed]. On a terminal control characters are "
+           "escaped. --raw shows exact bytes, without prefixes and marks.\n\n"
            "--fold shows a line that several ranks wrote once, as [0-5,7] text. The lines shown "
            "with a rank, read from top to bottom, are exactly the lines that this rank wrote to "
            "that "

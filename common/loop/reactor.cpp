@@ -18,7 +18,7 @@ namespace {
 constexpr std::chrono::milliseconds kLongTurn{50};
 /// Due timers in one turn: what comes meanwhile waits for no more of them. Each may open a
 /// connection, which takes some 0.1 ms.
-constexpr int kMostTimers = 32;
+constexpr int kMostTimers = 8;
 
 /// What epoll carries: the descriptor and the generation of its watch, so that an event for a watch
 /// that was replaced meanwhile is seen as old.

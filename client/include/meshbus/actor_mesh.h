@@ -65,16 +65,16 @@ class ActorMeshImpl;
 class ActorView {
  public:
   /// Actors that somebody else has made. Errors: unroutable when this Context has no host mesh.
-  static Result<ActorView> attach(Context& context, ActorMeshRef ref);
+  [[nodiscard]] static Result<ActorView> attach(Context& context, ActorMeshRef ref);
 
   const ActorMeshRef& ref() const noexcept { return ref_; }         ///< Which ones: a plain value.
   std::uint64_t size() const noexcept { return ref_.num_ranks(); }  ///< How many.
 
   /// Slices. Errors: those of Region::range and Region::at.
-  Result<ActorView> range(std::string_view label, std::uint64_t begin,
-                          std::optional<std::uint64_t> end = std::nullopt,
-                          std::uint64_t step = 1) const;
-  Result<ActorView> at(std::string_view label, std::uint64_t index) const;
+  [[nodiscard]] Result<ActorView> range(std::string_view label, std::uint64_t begin,
+                                        std::optional<std::uint64_t> end = std::nullopt,
+                                        std::uint64_t step = 1) const;
+  [[nodiscard]] Result<ActorView> at(std::string_view label, std::uint64_t index) const;
 
   /// Asks all of them by one cast (Context::cast) and waits for the answers: of each rank its own,
   /// or why there is none: call_error (its handler failed, or refused), no_such_port (no such
@@ -82,8 +82,9 @@ class ActorView {
   /// again, or is not yet: the detail says so), no_such_proc, fate_unknown (its proc died
   /// meanwhile), queue_full, timeout, too_large, ... Errors of all: would_block, refused (after
   /// fork), host_unreachable.
-  Result<RankAnswers> call(const MessageType& type, const BodyParts& body,
-                           std::chrono::milliseconds deadline = std::chrono::seconds(30)) const;
+  [[nodiscard]] Result<RankAnswers> call(
+      const MessageType& type, const BodyParts& body,
+      std::chrono::milliseconds deadline = std::chrono::seconds(30)) const;
   /// The same without waiting: `handler` gets the answer of each rank as it comes
   /// (Context::call_async). An error of all is told of every rank. The call ends with fate_unknown
   /// when the last mesh or view of these hosts goes.
@@ -98,15 +99,15 @@ class ActorView {
   /// says to an answer that it cannot take: configuration_error, too_large. Errors of all: as
   /// call(), not_exist (no such reducer), too_large. When it was ended early, a rank that was still
   /// out has neither a part nor an error.
-  Result<Accumulation> accumulate(const MessageType& type, const BodyParts& body,
-                                  std::string_view reducer,
-                                  const AccumulateOptions& options = {}) const;
+  [[nodiscard]] Result<Accumulation> accumulate(const MessageType& type, const BodyParts& body,
+                                                std::string_view reducer,
+                                                const AccumulateOptions& options = {}) const;
   /// Casts them a message that nobody answers; returns when it is on its way. Errors: as those of
   /// Context::cast.
-  Result<void> send(const MessageType& type, const BodyParts& body) const;
+  [[nodiscard]] Result<void> send(const MessageType& type, const BodyParts& body) const;
   /// Asks their procs now. By ordinal; Unknown did not answer, NotExist never was.
   /// Errors: would_block, refused.
-  Result<std::vector<ActorReport>> states(
+  [[nodiscard]] Result<std::vector<ActorReport>> states(
       std::chrono::milliseconds deadline = std::chrono::seconds(10)) const;
 
  private:
@@ -115,8 +116,9 @@ class ActorView {
   ActorView(std::shared_ptr<ActorMeshImpl> impl, ActorMeshRef ref)
       : impl_(std::move(impl)), ref_(std::move(ref)) {}
   /// By a reducer that hosts do not know.
-  Result<Accumulation> accumulate_here(const MessageType& type, const BodyParts& body,
-                                       Reducer reducer, std::chrono::milliseconds deadline) const;
+  [[nodiscard]] Result<Accumulation> accumulate_here(const MessageType& type, const BodyParts& body,
+                                                     Reducer reducer,
+                                                     std::chrono::milliseconds deadline) const;
 
   std::shared_ptr<ActorMeshImpl> impl_;
   ActorMeshRef ref_;
@@ -147,31 +149,32 @@ class ActorMesh {
   std::uint64_t size() const noexcept { return view_.size(); }
 
   /// As those of ActorView.
-  Result<ActorView> range(std::string_view label, std::uint64_t begin,
-                          std::optional<std::uint64_t> end = std::nullopt,
-                          std::uint64_t step = 1) const {
+  [[nodiscard]] Result<ActorView> range(std::string_view label, std::uint64_t begin,
+                                        std::optional<std::uint64_t> end = std::nullopt,
+                                        std::uint64_t step = 1) const {
     return view_.range(label, begin, end, step);
   }
-  Result<ActorView> at(std::string_view label, std::uint64_t index) const {
+  [[nodiscard]] Result<ActorView> at(std::string_view label, std::uint64_t index) const {
     return view_.at(label, index);
   }
-  Result<RankAnswers> call(const MessageType& type, const BodyParts& body,
-                           std::chrono::milliseconds deadline = std::chrono::seconds(30)) const {
+  [[nodiscard]] Result<RankAnswers> call(
+      const MessageType& type, const BodyParts& body,
+      std::chrono::milliseconds deadline = std::chrono::seconds(30)) const {
     return view_.call(type, body, deadline);
   }
   void call_async(const MessageType& type, const BodyParts& body, AsyncOptions options,
                   RankAnswerHandler handler) const {
     view_.call_async(type, body, std::move(options), std::move(handler));
   }
-  Result<Accumulation> accumulate(const MessageType& type, const BodyParts& body,
-                                  std::string_view reducer,
-                                  const AccumulateOptions& options = {}) const {
+  [[nodiscard]] Result<Accumulation> accumulate(const MessageType& type, const BodyParts& body,
+                                                std::string_view reducer,
+                                                const AccumulateOptions& options = {}) const {
     return view_.accumulate(type, body, reducer, options);
   }
-  Result<void> send(const MessageType& type, const BodyParts& body) const {
+  [[nodiscard]] Result<void> send(const MessageType& type, const BodyParts& body) const {
     return view_.send(type, body);
   }
-  Result<std::vector<ActorReport>> states(
+  [[nodiscard]] Result<std::vector<ActorReport>> states(
       std::chrono::milliseconds deadline = std::chrono::seconds(10)) const {
     return view_.states(deadline);
   }
@@ -180,14 +183,14 @@ class ActorMesh {
   std::vector<ActorReport> known() const;
   /// Waits until an actor has failed and its on_failure has run (that not when called from a
   /// handler). Errors: timeout; would_block, refused.
-  Result<ActorReport> wait_for_failure(std::chrono::milliseconds deadline) const;
+  [[nodiscard]] Result<ActorReport> wait_for_failure(std::chrono::milliseconds deadline) const;
 
   /// Ends them all and waits; what is in their mailboxes is handled first. (A stop overtakes
   /// messages that are under way: a call made first waits for these.) Stopped,
   /// or Failed when one was stuck, or had failed before, or its proc had. True to what happened:
   /// succeeds only when every one of them has ended. Errors: stop_error naming the ranks that have
   /// not. Stopping what has ended does nothing.
-  Result<std::vector<ActorReport>> stop(ActorStopOptions options = {});
+  [[nodiscard]] Result<std::vector<ActorReport>> stop(ActorStopOptions options = {});
 
  private:
   friend class ActorMeshImpl;

@@ -96,14 +96,14 @@ class Allocation {
   /// Ends the hosts without stopping their procs first (HostMesh::shutdown does that), and waits. A
   /// host that has not ended by the deadline is killed. Errors: stop_error naming each host that is
   /// still there, or had to be killed, so that some of its processes may be left.
-  virtual Result<void> stop(std::chrono::milliseconds deadline) = 0;
+  [[nodiscard]] virtual Result<void> stop(std::chrono::milliseconds deadline) = 0;
   /// Whether the hosts end with this process, however it ends, and at once: then their procs need
   /// no lease.
   virtual bool ends_with_launcher() const { return false; }
 
   /// The hosts have another owner (HostMesh::handover), and end neither with this object nor with
   /// this process any more. Errors: refused: these cannot do without this process, and why.
-  virtual Result<void> release();
+  [[nodiscard]] virtual Result<void> release();
   /// Whether release() can succeed.
   virtual bool can_release() const { return false; }
 
@@ -132,7 +132,8 @@ class Allocator {
   /// has been ended, and the error names each host that failed, by its rank, and why. Errors:
   /// configuration_error (no such program, more ranks than there is room for), io_error,
   /// host_unreachable, timeout; would_block, refused (after fork).
-  virtual Result<std::unique_ptr<Allocation>> allocate(Context& context, AllocationSpec spec) = 0;
+  [[nodiscard]] virtual Result<std::unique_ptr<Allocation>> allocate(Context& context,
+                                                                     AllocationSpec spec) = 0;
 };
 
 /// Hosts as processes of this machine: `meshbus host`, each in a session of its own.

@@ -85,7 +85,7 @@ struct ContextOptions {
 class Context {
  public:
   /// Errors: configuration_error naming key, value and source; io_error.
-  static Result<Context> create(ContextOptions options = {});
+  [[nodiscard]] static Result<Context> create(ContextOptions options = {});
   Context(Context&&) noexcept;
   Context& operator=(Context&&) noexcept;
   /// Leaves the bus in order. From then on no handler runs, when no mesh of this Context is left.
@@ -94,8 +94,8 @@ class Context {
   /// Bytes for a port of a proc, and its answer. Errors: call_error (the handler there failed),
   /// no_such_proc, no_such_port (also: a plain proc), no_such_host, timeout, fate_unknown,
   /// queue_full, too_large, would_block, refused (after fork).
-  Result<std::string> call(const ProcId& proc, std::uint32_t port, const BodyParts& body,
-                           std::chrono::milliseconds deadline);
+  [[nodiscard]] Result<std::string> call(const ProcId& proc, std::uint32_t port,
+                                         const BodyParts& body, std::chrono::milliseconds deadline);
   /// The same without waiting: `handler` gets the answer. The body is copied or on its way when
   /// this returns. As many calls as the queue to the broker takes may be open at a time; none of
   /// them needs a thread. Errors, for the handler: as call(); fate_unknown when it was cancelled,
@@ -106,7 +106,7 @@ class Context {
   /// Bytes for a port of a proc, without an answer. Returns when they are on their way;
   /// above 1 MiB, where they go before their message, when the receiver has them. Errors:
   /// queue_full, too_large, unroutable, refused; above 1 MiB also those of call().
-  Result<void> send(const ProcId& proc, std::uint32_t port, const BodyParts& body);
+  [[nodiscard]] Result<void> send(const ProcId& proc, std::uint32_t port, const BodyParts& body);
 
   /// Bytes for a port of every rank of a mesh or of a slice of it:
   /// `context.cast(*mesh.ref().at("host", 0), 1, "hello")`. One message leaves here; brokers make
@@ -115,13 +115,14 @@ class Context {
   /// (Incoming::point in meshbus/proc.h). Returns when it is on its way, above about 1 MiB
   /// when all ranks have it or have failed; with no rank at all it succeeds at once. Errors: as
   /// send(), for all of it.
-  Result<void> cast(const ProcMeshRef& to, std::uint32_t port, const BodyParts& body);
+  [[nodiscard]] Result<void> cast(const ProcMeshRef& to, std::uint32_t port, const BodyParts& body);
   /// The same with an answer from each rank, by ordinal: an answer or an error of its own, as of
   /// call() for one proc; a rank that is dead takes nothing from the others. Errors of the whole:
   /// too_large, would_block, refused (after fork), unroutable.
-  Result<std::vector<Result<std::string>>> call(const ProcMeshRef& to, std::uint32_t port,
-                                                const BodyParts& body,
-                                                std::chrono::milliseconds deadline);
+  [[nodiscard]] Result<std::vector<Result<std::string>>> call(const ProcMeshRef& to,
+                                                              std::uint32_t port,
+                                                              const BodyParts& body,
+                                                              std::chrono::milliseconds deadline);
 
   /// The same without waiting: `handler` gets the answer of each rank as it comes. An error of the
   /// whole is told of every rank.
@@ -132,19 +133,19 @@ class Context {
   /// terminate.grace, session.away, log.level. They answer at once, also while the program
   /// computes. Errors by rank: as those of call(); no_such_port (a proc of an older release).
   /// Errors of the whole: as call().
-  Result<std::vector<Result<std::vector<ProcSetting>>>> settings(
+  [[nodiscard]] Result<std::vector<Result<std::vector<ProcSetting>>>> settings(
       const ProcMeshRef& of, std::chrono::milliseconds deadline = std::chrono::seconds(10));
   /// Changes some of them, from now on, in each proc all or none; what each goes by then. Weaker
   /// than the environment of a proc. Errors by rank, besides those of settings():
   /// configuration_error (a key that procs do not go by while they run, a value that it cannot
   /// have, one that the environment decides), unauthorised (for that it takes an operator's key).
-  Result<std::vector<Result<std::vector<ProcSetting>>>> change_settings(
+  [[nodiscard]] Result<std::vector<Result<std::vector<ProcSetting>>>> change_settings(
       const ProcMeshRef& of, std::vector<std::pair<std::string, std::string>> changes,
       std::chrono::milliseconds deadline = std::chrono::seconds(10));
 
   /// A setting as text: `setting("terminate.grace")` is "10s". Errors: configuration_error when
   /// there is no such key.
-  Result<std::string> setting(std::string_view key) const;
+  [[nodiscard]] Result<std::string> setting(std::string_view key) const;
   /// What is suspicious about the settings but no error, one line each, for people.
   std::vector<std::string> warnings() const;
 
@@ -155,7 +156,7 @@ class Context {
   const std::shared_ptr<ContextCore>& core() const noexcept { return core_; }
 
  private:
-  Result<std::vector<Result<std::vector<ProcSetting>>>> ask_settings(
+  [[nodiscard]] Result<std::vector<Result<std::vector<ProcSetting>>>> ask_settings(
       const ProcMeshRef& of, const std::string& body, std::chrono::milliseconds deadline);
   explicit Context(std::shared_ptr<ContextCore> core);
   std::shared_ptr<ContextCore> core_;

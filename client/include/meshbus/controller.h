@@ -88,9 +88,9 @@ class Subscription {
   /// configuration_error (no host, an actor or ranks without a mesh), parse_error (a name),
   /// host_unreachable or no_such_proc (no controller has answered in time: why, by host),
   /// unauthorised, refused by it; would_block, refused (after fork).
-  static Result<Subscription> open(Context& context, std::vector<HostAddr> hosts,
-                                   SubscribeOptions options,
-                                   std::function<void(const SupervisionEvent&)> on_event);
+  [[nodiscard]] static Result<Subscription> open(
+      Context& context, std::vector<HostAddr> hosts, SubscribeOptions options,
+      std::function<void(const SupervisionEvent&)> on_event);
   Subscription(Subscription&&) noexcept;
   Subscription& operator=(Subscription&&) noexcept;
   /// Ends the subscription; no handler runs any more when this returns (unless the handler itself
@@ -127,7 +127,8 @@ class EmbeddedController {
   /// Returns when a broker has accepted it. Errors: configuration_error (no host),
   /// host_unreachable, unauthorised (it needs the key of an operator), identity_mismatch (a
   /// controller is connected there already); would_block, refused (after fork).
-  static Result<EmbeddedController> start(Context& context, EmbeddedControllerOptions options);
+  [[nodiscard]] static Result<EmbeddedController> start(Context& context,
+                                                        EmbeddedControllerOptions options);
   EmbeddedController(EmbeddedController&&) noexcept;
   EmbeddedController& operator=(EmbeddedController&&) noexcept;
   /// Leaves the bus at once. Meshes that it owns live on until their leases lapse; see end().
@@ -140,7 +141,7 @@ class EmbeddedController {
   /// they have ended, at most terminate.grace plus stop.idle; then leaves the bus. A second call
   /// does nothing. Errors: stop_error (some have not ended; they end when their leases lapse);
   /// would_block, refused (after fork).
-  Result<void> end(const std::string& reason = "the controller ends");
+  [[nodiscard]] Result<void> end(const std::string& reason = "the controller ends");
 
   class Impl;
   explicit EmbeddedController(std::unique_ptr<Impl> impl);  ///< For the library.

@@ -106,7 +106,7 @@ struct MeshReport {
   std::uint32_t revision = 0;       ///< How often it has grown or shrunk.
 
   /// The whole mesh. Errors: parse_error, configuration_error: the host's report makes no mesh.
-  Result<ProcMeshRef> ref() const;
+  [[nodiscard]] Result<ProcMeshRef> ref() const;
 };
 
 /// What is on a set of hosts.
@@ -173,20 +173,21 @@ class HostMesh {
  public:
   /// One host for this launcher alone, axis `host`: a child of this process, with real processes as
   /// procs. It ends with this process, however that ends. Errors: as process().
-  static Result<HostMesh> local(Context& context, HostOptions options = {});
+  [[nodiscard]] static Result<HostMesh> local(Context& context, HostOptions options = {});
   /// Starts one host process per rank on this machine, in parallel: `meshbus host`, each in a
   /// session of its own. They end with this process, however it ends. With no rank at all it
   /// succeeds at once. Errors: configuration_error (no such program, bad options), io_error,
   /// timeout; naming the host's rank and its last words.
-  static Result<HostMesh> process(Context& context, const Extent& hosts, HostOptions options = {});
+  [[nodiscard]] static Result<HostMesh> process(Context& context, const Extent& hosts,
+                                                HostOptions options = {});
   /// Starts a host on each of these machines, in parallel, axis `host` in that order. They are
   /// reached over tcp, with keys that are made for them, pass through the commands' stdin, and are
   /// written into files only where the hosts run; no host but these knows them. They end when their
   /// commands' stdin does, so with this process, however it ends. Of the options, `containment`,
   /// `settings` and `ready_limit` count. Errors: as process(), naming the machine, and what to do
   /// where that is known.
-  static Result<HostMesh> remote(Context& context, std::vector<RemoteHost> hosts,
-                                 HostOptions options = {});
+  [[nodiscard]] static Result<HostMesh> remote(Context& context, std::vector<RemoteHost> hosts,
+                                               HostOptions options = {});
   /// Hosts that are procs of `outer`: it spawns a mesh of procs there, `per_host` on each host, and
   /// each of these becomes a host, with a broker, an agent and procs of its own, all descendants of
   /// that proc. The extent is that of the outer hosts followed by `per_host`. What bounds the proc
@@ -197,29 +198,31 @@ class HostMesh {
   /// hosts are, else over tcp, at the address of their outer host or, where that is none of theirs,
   /// at their own, with keys that are made for them. Errors: as spawn() and process(); would_block
   /// on the thread of handlers.
-  static Result<HostMesh> inside(Context& context, HostMesh& outer, const Extent& per_host = {},
-                                 InsideOptions options = {});
+  [[nodiscard]] static Result<HostMesh> inside(Context& context, HostMesh& outer,
+                                               const Extent& per_host = {},
+                                               InsideOptions options = {});
   /// The hosts of an allocation (meshbus/allocator.h), each under its rank there. The mesh owns
   /// them from now on: they end with it. Its name is `base` and a fresh uuid. With no rank at all
   /// it succeeds at once. Errors, after which the allocation has been let go: as attach(), for the
   /// host of each rank; would_block, refused (after fork).
-  static Result<HostMesh> allocate(Context& context, std::string_view base,
-                                   std::unique_ptr<Allocation> allocation,
-                                   std::chrono::milliseconds deadline = std::chrono::seconds(30));
+  [[nodiscard]] static Result<HostMesh> allocate(
+      Context& context, std::string_view base, std::unique_ptr<Allocation> allocation,
+      std::chrono::milliseconds deadline = std::chrono::seconds(30));
   /// Running hosts, axis `host` in that order. Errors: host_unreachable naming each host that does
   /// not answer and why; unauthorised when one does not take our key; identity_mismatch when
   /// another process answers at an address; configuration_error when there is no address.
-  static Result<HostMesh> attach(Context& context, std::string_view name,
-                                 std::vector<HostAddr> hosts, AttachOptions options = {});
+  [[nodiscard]] static Result<HostMesh> attach(Context& context, std::string_view name,
+                                               std::vector<HostAddr> hosts,
+                                               AttachOptions options = {});
   /// Running hosts with the axes of a reference.
-  static Result<HostMesh> attach(Context& context, const HostMeshRef& ref,
-                                 AttachOptions options = {});
+  [[nodiscard]] static Result<HostMesh> attach(Context& context, const HostMeshRef& ref,
+                                               AttachOptions options = {});
   /// The same hosts, owned: the destructor of this mesh asks them to end, and shutdown() ends them.
   /// (They stay when this launcher is killed.) A controller that answers for them (handover()) is
   /// asked to give them back. Errors: as attach(); all hosts have to answer, with any options; what
   /// that controller says.
-  static Result<HostMesh> take(Context& context, const HostMeshRef& ref,
-                               AttachOptions options = {});
+  [[nodiscard]] static Result<HostMesh> take(Context& context, const HostMeshRef& ref,
+                                             AttachOptions options = {});
 
   HostMesh(HostMesh&&) noexcept;
   HostMesh& operator=(HostMesh&&) noexcept;
@@ -237,12 +240,12 @@ class HostMesh {
   /// proc_creation_error (a rank ended before all were ready: rank, place, how, stderr tail),
   /// proc_spawn_error (not ready in time: ranks and the stage each is stuck in), and what a host
   /// refused with. On error what did start is stopped (unless ProcSpec::partial).
-  Result<ProcMesh> spawn(std::string_view base, const Extent& per_host, ProcSpec spec,
-                         Handlers handlers = {});
+  [[nodiscard]] Result<ProcMesh> spawn(std::string_view base, const Extent& per_host, ProcSpec spec,
+                                       Handlers handlers = {});
   /// The same with `ranks` ranks in all, in blocks over the hosts: axes of the hosts and `proc`
   /// when they divide evenly, else one axis `proc` (the first hosts have one more).
-  Result<ProcMesh> spawn_n(std::string_view base, std::uint64_t ranks, ProcSpec spec,
-                           Handlers handlers = {});
+  [[nodiscard]] Result<ProcMesh> spawn_n(std::string_view base, std::uint64_t ranks, ProcSpec spec,
+                                         Handlers handlers = {});
 
   /// Takes a mesh on these hosts, by its whole name, from the controller that answers for it, or as
   /// one that nobody answers for: what ProcMesh::handover() gives, this takes back. From then on it
@@ -253,8 +256,8 @@ class HostMesh {
   /// nobody); what a host of it says. After timeout and other errors without an answer it may be
   /// done, or be done yet: the next call tells, and until then this launcher renews the lease where
   /// hosts name it as the owner, as long as this object lives.
-  Result<ProcMesh> take_over(std::string_view mesh, Handlers handlers = {},
-                             TakeOverOptions options = {});
+  [[nodiscard]] Result<ProcMesh> take_over(std::string_view mesh, Handlers handlers = {},
+                                           TakeOverOptions options = {});
 
   /// Gives the hosts to a controller (`HOST,controller`), which watches them: those that were
   /// taken, or started on this machine (process(), local()). From then on the controller answers
@@ -267,37 +270,39 @@ class HostMesh {
   /// do without this launcher: remote(); a release that cannot do it; or by the controller: it does
   /// not watch all these, or gives no lease); otherwise the hosts that have not confirmed, by name.
   /// Then this launcher still ends them, and may try again.
-  Result<void> handover(const ProcId& controller, HandoverOptions options = {});
+  [[nodiscard]] Result<void> handover(const ProcId& controller, HandoverOptions options = {});
   /// Whether handover() has succeeded.
   bool is_handed_over() const;
 
   /// A port that is free on that host now, and outside of those that outgoing connections get: for
   /// a server that a proc is to be. Errors: out_of_range (no such host), host_unreachable, timeout;
   /// would_block, refused (after fork).
-  Result<std::uint16_t> free_port(
+  [[nodiscard]] Result<std::uint16_t> free_port(
       std::uint64_t host, std::chrono::milliseconds deadline = std::chrono::seconds(10)) const;
 
   /// Asks every host now. By rank; hosts that do not answer are there with their problem. Errors:
   /// would_block, refused (after fork).
-  Result<std::vector<HostReport>> states(
+  [[nodiscard]] Result<std::vector<HostReport>> states(
       std::chrono::milliseconds deadline = std::chrono::seconds(10)) const;
   /// What meshes are on these hosts, of any launcher; with what their live ranks use, when that
   /// is wanted (RankReport::usage). Errors: would_block, refused (after fork).
-  Result<MeshListing> meshes(std::chrono::milliseconds deadline = std::chrono::seconds(10),
-                             bool with_usage = false) const;
+  [[nodiscard]] Result<MeshListing> meshes(
+      std::chrono::milliseconds deadline = std::chrono::seconds(10), bool with_usage = false) const;
   /// What the event logs of these hosts have about a mesh (its name, or its base: all of that base;
   /// empty: all of them) and about the hosts themselves, however long ago the mesh has ended, as
   /// far as the logs go back. Errors: would_block, refused (after fork).
-  Result<EventListing> events(std::string_view mesh,
-                              std::chrono::milliseconds deadline = std::chrono::seconds(10)) const;
+  [[nodiscard]] Result<EventListing> events(
+      std::string_view mesh, std::chrono::milliseconds deadline = std::chrono::seconds(10)) const;
   /// The audit trails of these hosts: each request that changed something, by which principal and
   /// with which outcome, oldest first. `text` of each event is a line of JSON
   /// (docs/guide/security.md); nothing else of it is set but the host. For operators. Errors:
   /// would_block, refused (after fork).
-  Result<EventListing> audit(std::chrono::milliseconds deadline = std::chrono::seconds(10)) const;
+  [[nodiscard]] Result<EventListing> audit(
+      std::chrono::milliseconds deadline = std::chrono::seconds(10)) const;
   /// Stops a mesh of any launcher on these hosts, and waits. Its ranks here, all terminal. Errors:
   /// not_exist; stop_error naming ranks or hosts; host_unreachable.
-  Result<std::vector<RankReport>> stop_mesh(std::string_view mesh, StopOptions options = {});
+  [[nodiscard]] Result<std::vector<RankReport>> stop_mesh(std::string_view mesh,
+                                                          StopOptions options = {});
   /// Orders the owner of a mesh on these hosts, by its whole name, to add blocks to it as
   /// ProcMesh::grow() does, and waits for what comes of it. Its launcher has to take such orders
   /// (Handlers::on_resize_order); `meshbus run` does. The owner gives it up at the deadline, and
@@ -305,46 +310,49 @@ class HostMesh {
   /// of ProcMesh::grow(): what the owner says, whose mesh is as it was; timeout, fate_unknown: the
   /// owner has not answered, or is gone, so look at its size; would_block. Of the options, `stop`
   /// does not count.
-  Result<OrderedResize> grow_mesh(std::string_view mesh, GrowOptions options = {},
-                                  std::chrono::milliseconds deadline = std::chrono::seconds(60));
+  [[nodiscard]] Result<OrderedResize> grow_mesh(
+      std::string_view mesh, GrowOptions options = {},
+      std::chrono::milliseconds deadline = std::chrono::seconds(60));
   /// The same for ProcMesh::shrink(). Of the options, `blocks` and `grace` count.
-  Result<OrderedResize> shrink_mesh(std::string_view mesh, ShrinkOptions options = {},
-                                    std::chrono::milliseconds deadline = std::chrono::seconds(60));
+  [[nodiscard]] Result<OrderedResize> shrink_mesh(
+      std::string_view mesh, ShrinkOptions options = {},
+      std::chrono::milliseconds deadline = std::chrono::seconds(60));
 
   /// The statuses of the ranks of a mesh, or of a slice of it, of any launcher, asked of their
   /// hosts now; by their ordinals in that view. NotExist is not there (any more); Unknown is on a
   /// host that does not answer. Errors: would_block, refused (after fork).
-  Result<StatusMesh> statuses(const ProcMeshRef& mesh,
-                              std::chrono::milliseconds deadline = std::chrono::seconds(10)) const;
+  [[nodiscard]] Result<StatusMesh> statuses(
+      const ProcMeshRef& mesh, std::chrono::milliseconds deadline = std::chrono::seconds(10)) const;
   /// Waits until each of them has reached at least that status, or has ended; also for a mesh that
   /// does not exist yet. A rank that has failed counts, too: look at the statuses. Errors: timeout
   /// naming the missing ranks and their statuses, and hosts that do not answer; out_of_range for
   /// unknown, which satisfies no wait; would_block, refused (after fork).
-  Result<StatusMesh> wait_status(const ProcMeshRef& mesh, Status::Kind minimum,
-                                 WaitOptions options = {}) const;
+  [[nodiscard]] Result<StatusMesh> wait_status(const ProcMeshRef& mesh, Status::Kind minimum,
+                                               WaitOptions options = {}) const;
 
   /// Stops the procs of a scope on these hosts, of any launcher, and waits until they are gone.
   /// Meanwhile, and with `hold` until resume(), nothing of that scope is started here: a spawn is
   /// refused and says why. The hosts stay. Errors: stop_error naming each host that failed, and
   /// how; parse_error; would_block, refused (after fork).
-  Result<DrainSummary> drain(DrainOptions options = {});
+  [[nodiscard]] Result<DrainSummary> drain(DrainOptions options = {});
   /// Ends the hold of exactly that scope; no error if there is none. Errors: host_unreachable
   /// naming the hosts that do not answer.
-  Result<void> resume(std::string_view mesh = {}, std::string_view owner = {},
-                      std::chrono::milliseconds deadline = std::chrono::seconds(10));
+  [[nodiscard]] Result<void> resume(std::string_view mesh = {}, std::string_view owner = {},
+                                    std::chrono::milliseconds deadline = std::chrono::seconds(10));
 
   /// Reads what ranks of a mesh of any launcher wrote; of those that have ended as long as their
   /// records are kept. `mesh`: see meshes(). Later failures go to LogHandlers::on_end. Errors:
   /// not_exist (a rank), host_unreachable (ranks on a host that is not one of these),
   /// configuration_error, would_block, refused (after fork).
-  Result<LogStream> logs(const MeshReport& mesh, LogOptions options, LogHandlers handlers) const;
+  [[nodiscard]] Result<LogStream> logs(const MeshReport& mesh, LogOptions options,
+                                       LogHandlers handlers) const;
 
   /// Stops all procs and ends the hosts, all at once; when it succeeds their addresses can be bound
   /// again. `grace`: between SIGTERM and SIGKILL; default key terminate.grace. Errors: stop_error
   /// naming each host that failed, and how. A second call returns the first one's outcome.
-  Result<ShutdownSummary> shutdown(std::chrono::milliseconds deadline = std::chrono::seconds(30),
-                                   std::optional<std::chrono::milliseconds> grace = {},
-                                   std::string_view reason = "shutdown");
+  [[nodiscard]] Result<ShutdownSummary> shutdown(
+      std::chrono::milliseconds deadline = std::chrono::seconds(30),
+      std::optional<std::chrono::milliseconds> grace = {}, std::string_view reason = "shutdown");
 
   class Impl;
   explicit HostMesh(std::unique_ptr<Impl> impl);  ///< For the library.

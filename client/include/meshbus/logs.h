@@ -61,9 +61,9 @@ class LogStream {
   /// the first of them that answers, for as long as it reads. LogOptions::ranks are ranks of the
   /// mesh; none: those of the view. Errors: host_unreachable naming a host that cannot be reached,
   /// not_exist (a rank), configuration_error, would_block, refused (after fork).
-  static Result<LogStream> open(Context& context, const ProcMeshRef& mesh, LogOptions options,
-                                LogHandlers handlers,
-                                std::chrono::milliseconds deadline = std::chrono::seconds(3));
+  [[nodiscard]] static Result<LogStream> open(
+      Context& context, const ProcMeshRef& mesh, LogOptions options, LogHandlers handlers,
+      std::chrono::milliseconds deadline = std::chrono::seconds(3));
 
   LogStream(LogStream&&) noexcept;
   LogStream& operator=(LogStream&&) noexcept;

@@ -31,8 +31,9 @@ struct MeshStatuses {
   /// `deadline`, and a host without an answer takes nothing from the others; one whose socket on
   /// this machine nobody serves, or that is known to have ended, takes no time at all.
   /// Errors: would_block, refused (after fork).
-  static Result<MeshStatuses> ask(Context& context, const ProcMeshRef& mesh,
-                                  std::chrono::milliseconds deadline = std::chrono::seconds(3));
+  [[nodiscard]] static Result<MeshStatuses> ask(
+      Context& context, const ProcMeshRef& mesh,
+      std::chrono::milliseconds deadline = std::chrono::seconds(3));
 };
 
 }  // namespace meshbus

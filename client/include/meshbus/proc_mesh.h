@@ -226,8 +226,8 @@ struct Handlers {
   /// the exit report is printed to stderr, the mesh is stopped, and this process exits with the
   /// mesh's exit code (spec 6.6).
   std::function<void(const RankReport&)> on_failure = {};
-  /// Bytes that a rank wrote (OutputMode::stream): whole lines, in order per rank. Valid during the
-  /// call.
+  /// Bytes that a rank wrote: whole lines, in order per rank. Valid during the call. With it the
+  /// output is OutputMode::stream.
   std::function<void(std::uint64_t rank, Stream stream, std::string_view bytes)> on_output = {};
   /// Every change of a rank: each once, in order, with the report as it was then. The exit report
   /// of an end may come later.
@@ -321,9 +321,10 @@ class ProcMesh {
   /// A mesh on hosts that are there for it alone: HostMesh::allocate() and HostMesh::spawn() in
   /// one. It holds the allocation: a stop() of all ranks ends the hosts too, and so does the end of
   /// this object. Errors, after which the hosts have been let go: as those two.
-  static Result<ProcMesh> allocate(Context& context, std::string_view base,
-                                   std::unique_ptr<Allocation> hosts, const Extent& per_host,
-                                   ProcSpec spec, Handlers handlers = {});
+  [[nodiscard]] static Result<ProcMesh> allocate(Context& context, std::string_view base,
+                                                 std::unique_ptr<Allocation> hosts,
+                                                 const Extent& per_host, ProcSpec spec,
+                                                 Handlers handlers = {});
   ProcMesh(ProcMesh&&) noexcept;
   ProcMesh& operator=(ProcMesh&&) noexcept;
   /// Best effort: asks for a stop and does not wait. Call stop() to know the outcome.
@@ -340,7 +341,7 @@ class ProcMesh {
 
   /// Asks the host agents now. All ranks, by rank; those of a host that did not answer are
   /// ProcState::unknown, with the reason in words. Errors: would_block, refused (after fork).
-  Result<std::vector<RankReport>> status(
+  [[nodiscard]] Result<std::vector<RankReport>> status(
       std::chrono::milliseconds deadline = std::chrono::seconds(10)) const;
   /// What has been heard so far; does not wait.
   MeshOutcome known() const;
@@ -348,15 +349,16 @@ class ProcMesh {
   /// Waits until every rank has reached at least that status, or has ended; that may be by failing,
   /// so look at the statuses. Errors: timeout naming the missing ranks and their statuses;
   /// out_of_range for unknown, which satisfies no wait; would_block, refused (after fork).
-  Result<StatusMesh> wait_status(Status::Kind minimum, WaitOptions options = {}) const;
+  [[nodiscard]] Result<StatusMesh> wait_status(Status::Kind minimum,
+                                               WaitOptions options = {}) const;
 
   /// Waits until every rank is terminal, none of them is restarted, and exit reports and output
   /// were handed out (output not when called from a handler). Errors: timeout naming the ranks that
   /// are left and their states.
-  Result<MeshOutcome> wait(std::chrono::milliseconds deadline);
+  [[nodiscard]] Result<MeshOutcome> wait(std::chrono::milliseconds deadline);
   /// Waits until a rank has failed and its on_failure has run (that not when called from a
   /// handler), or all are terminal. Errors: as wait().
-  Result<MeshOutcome> wait_for_failure(std::chrono::milliseconds deadline);
+  [[nodiscard]] Result<MeshOutcome> wait_for_failure(std::chrono::milliseconds deadline);
 
   /// Ends ranks and waits. Succeeds only when every one of them is terminal. Errors: stop_error
   /// naming the ranks that are not, with their states and hosts. Stopping an ended rank does
@@ -365,7 +367,7 @@ class ProcMesh {
   /// its hosts is at its end when all of them are: then stop_error may name hosts, as
   /// HostMesh::shutdown() does. Also out_of_range: there are no such ranks; configuration_error: a
   /// block without any.
-  Result<MeshOutcome> stop(StopOptions options = {});
+  [[nodiscard]] Result<MeshOutcome> stop(StopOptions options = {});
   /// The same without waiting: on_state and on_end report the rest. `options.deadline` is not used.
   void request_stop(StopOptions options = {});
 
@@ -380,14 +382,14 @@ class ProcMesh {
   /// was handed over, taken over, stopped or has ended, another resize is under way, or a host is
   /// of a release without this; host_unreachable and others: a host that does not answer, by name;
   /// would_block.
-  Result<ResizeReport> grow(GrowOptions options = {});
+  [[nodiscard]] Result<ResizeReport> grow(GrowOptions options = {});
   /// Stops the ranks of the last blocks as stop() does, and takes them out of the mesh: an end that
   /// is no failure, and that no restart follows. Their streamed output was handed out when this
   /// returns. Later messages to them come back (no_such_proc). grow() may use their numbers again:
   /// as later attempts of them where they were on the same host. Errors: refused, as grow();
   /// stop_error naming the ranks that are left: then the mesh has all its ranks still, some of them
   /// stopped; host_unreachable: the mesh is smaller, and a host, by name, has not heard of it.
-  Result<ResizeReport> shrink(ShrinkOptions options = {});
+  [[nodiscard]] Result<ResizeReport> shrink(ShrinkOptions options = {});
 
   /// Gives the mesh to a controller (`HOST,controller`), for hosts that do not end with this
   /// launcher. From then on the controller keeps it alive, with or without this launcher, and
@@ -403,7 +405,7 @@ class ProcMesh {
   /// have not confirmed, by name. Then this launcher still owns the whole mesh: it renews the
   /// leases on all hosts, if ProcSpec::lease is not 0, restarts ranks, and may try again with the
   /// same controller; should the missing hosts confirm it later, is_handed_over() tells.
-  Result<void> handover(const ProcId& controller, HandoverOptions options = {});
+  [[nodiscard]] Result<void> handover(const ProcId& controller, HandoverOptions options = {});
   /// Whether handover() has succeeded.
   bool is_handed_over() const;
 
@@ -412,23 +414,24 @@ class ProcMesh {
   /// not_exist, timeout, io_error (the kernel refused), ...: the first one of all hosts; the detail
   /// says which ranks got it, and which did not. out_of_range: there are no such ranks;
   /// configuration_error: a block without any, or no such signal.
-  Result<void> signal(const RankSet& ranks, int signal,
-                      std::chrono::milliseconds deadline = std::chrono::seconds(10));
+  [[nodiscard]] Result<void> signal(const RankSet& ranks, int signal,
+                                    std::chrono::milliseconds deadline = std::chrono::seconds(10));
 
   /// Writes to the stdin of a rank of ProcSpec::input_ranks; returns when its pipe has taken all.
   /// One writer at a time per rank, at most 512 KiB a call. Errors: not_exist when it closed its
   /// stdin or ended; too_large; timeout.
-  Result<void> write_input(std::uint64_t rank, std::string_view bytes,
-                           std::chrono::milliseconds deadline = forever);
+  [[nodiscard]] Result<void> write_input(std::uint64_t rank, std::string_view bytes,
+                                         std::chrono::milliseconds deadline = forever);
   /// End of file for the stdin of a rank.
-  Result<void> close_input(std::uint64_t rank,
-                           std::chrono::milliseconds deadline = std::chrono::seconds(10));
+  [[nodiscard]] Result<void> close_input(
+      std::uint64_t rank, std::chrono::milliseconds deadline = std::chrono::seconds(10));
 
   /// The proc of a rank, alive or not. Errors: out_of_range.
-  Result<ProcRef> proc(std::uint64_t rank) const;
+  [[nodiscard]] Result<ProcRef> proc(std::uint64_t rank) const;
   /// The proc at a point, every axis given: `at({{"host", 0}, {"gpu", 1}})`. Errors: out_of_range,
   /// configuration_error for an unknown or missing axis.
-  Result<ProcRef> at(const std::vector<std::pair<std::string, std::uint64_t>>& coordinates) const;
+  [[nodiscard]] Result<ProcRef> at(
+      const std::vector<std::pair<std::string, std::uint64_t>>& coordinates) const;
 
   /// Makes an actor of a type that the program of these procs has registered in each of them.
   /// `name`: a Name that each incarnation of a proc gives to one actor, so a second call with the
@@ -436,8 +439,9 @@ class ProcMesh {
   /// actor_type_not_registered, actor_spawn_error with the ranks where it failed and why; those
   /// that were made are stopped then; parse_error (no name); refused (the name is taken);
   /// would_block, refused (after fork).
-  Result<ActorMesh> spawn_actors(const std::string& type, std::string_view name,
-                                 std::string_view params, ActorSpawnOptions options = {});
+  [[nodiscard]] Result<ActorMesh> spawn_actors(const std::string& type, std::string_view name,
+                                               std::string_view params,
+                                               ActorSpawnOptions options = {});
 
   class Impl;
   explicit ProcMesh(std::unique_ptr<Impl> impl);  ///< For the library.

@@ -19,13 +19,13 @@ struct RemoteHost {
 /// is [USER@]HOST[:PORT], as ssh knows it, IPv6 addresses in brackets; `program`: `meshbus` there,
 /// empty: found in PATH there. Errors: parse_error; configuration_error when there is no
 /// destination.
-Result<std::vector<RemoteHost>> ssh_hosts(const std::vector<std::string>& destinations,
-                                          const std::string& program = {});
+[[nodiscard]] Result<std::vector<RemoteHost>> ssh_hosts(
+    const std::vector<std::string>& destinations, const std::string& program = {});
 
 /// One for each node of the Slurm job that this process is part of, each in a job step of its own.
 /// `program`: empty: that of this machine, by its path. Errors: not_exist: there is no such job
 /// here; configuration_error: its nodes cannot be told.
-Result<std::vector<RemoteHost>> slurm_hosts(const std::string& program = {});
+[[nodiscard]] Result<std::vector<RemoteHost>> slurm_hosts(const std::string& program = {});
 
 /// Whether this process is part of a Slurm job (SLURM_JOB_ID, SLURM_JOB_NODELIST), and not of a
 /// step that srun has started.

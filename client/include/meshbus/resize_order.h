@@ -35,7 +35,7 @@ class ResizeOrder {
   /// Does it, as ProcMesh::grow() or ProcMesh::shrink() does. `hosts`: with a growth, where the
   /// blocks come instead of hosts(); empty: as ordered. Errors: those of the two; proc_spawn_error
   /// also when the time of the order is over.
-  Result<ResizeReport> carry_out(std::vector<HostAddr> hosts = {}) const;
+  [[nodiscard]] Result<ResizeReport> carry_out(std::vector<HostAddr> hosts = {}) const;
 
  private:
   Impl& impl_;

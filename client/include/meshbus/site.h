@@ -167,8 +167,8 @@ struct SiteOptions {
 class Site {
  public:
   /// Returns at once. Errors: configuration_error (no host), would_block, refused (after fork).
-  static Result<Site> watch(Context& context, std::vector<HostAddr> hosts,
-                            SiteOptions options = {});
+  [[nodiscard]] static Result<Site> watch(Context& context, std::vector<HostAddr> hosts,
+                                          SiteOptions options = {});
   Site(Site&&) noexcept;
   Site& operator=(Site&&) noexcept;
   ~Site();

@@ -20,6 +20,7 @@ Result<ProcMesh> spawn_procs(const std::shared_ptr<ContextCore>& core, Connectio
   if (!name) return fail(name.error());
   if (auto fine = complete(spec); !fine)
     return fail(fine.error().within("spawn of " + std::string(base)));
+  if (handlers.on_output) spec.output = OutputMode::stream;
   auto ref = ProcMeshRef::make(std::move(*name), hosts, extent);
   if (!ref) return fail(ref.error());
   // After a reconnect the broker may know us by another name; agents watch the owner by

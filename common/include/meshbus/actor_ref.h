@@ -84,7 +84,7 @@ class ActorMeshRef {
       : procs_(std::move(procs)), name_(std::move(name)) {}  ///< Whether they are there or not.
 
   /// Reads what to_string() printed. Errors: parse_error, and those of ProcMeshRef::parse.
-  static Result<ActorMeshRef> parse(std::string_view text);
+  [[nodiscard]] static Result<ActorMeshRef> parse(std::string_view text);
 
   const Name& name() const noexcept { return name_; }  ///< The name that they have in common.
   /// The procs that they live in, and how they are arranged.
@@ -93,17 +93,17 @@ class ActorMeshRef {
   std::uint64_t num_ranks() const noexcept { return procs_.num_ranks(); }
 
   /// The actor at that ordinal of this view. Errors: out_of_range.
-  Result<ActorId> actor_at(std::uint64_t ordinal) const;
+  [[nodiscard]] Result<ActorId> actor_at(std::uint64_t ordinal) const;
   /// The same, under the name that View and other code for whatever is ranked know
   /// (meshbus/view.h).
-  Result<ActorId> get(std::uint64_t ordinal) const { return actor_at(ordinal); }
+  [[nodiscard]] Result<ActorId> get(std::uint64_t ordinal) const { return actor_at(ordinal); }
 
   /// Slices, as those of ProcMeshRef, and with their errors.
-  Result<ActorMeshRef> range(std::string_view label, std::uint64_t begin,
-                             std::optional<std::uint64_t> end = std::nullopt,
-                             std::uint64_t step = 1) const;
-  Result<ActorMeshRef> at(std::string_view label, std::uint64_t index) const;
-  Result<ActorMeshRef> sliced(Region region) const;
+  [[nodiscard]] Result<ActorMeshRef> range(std::string_view label, std::uint64_t begin,
+                                           std::optional<std::uint64_t> end = std::nullopt,
+                                           std::uint64_t step = 1) const;
+  [[nodiscard]] Result<ActorMeshRef> at(std::string_view label, std::uint64_t index) const;
+  [[nodiscard]] Result<ActorMeshRef> sliced(Region region) const;
 
   /// `NAME@PROCMESHREF`
   std::string to_string() const;

@@ -51,17 +51,17 @@ class HostAddr {
  public:
   /// `host`: a DNS name, an IPv4 or IPv6 address (with or without brackets, with a zone or not), or
   /// `*` for all interfaces. Port 0 means any. Errors: parse_error.
-  static Result<HostAddr> tcp(std::string_view host, std::uint16_t port);
+  [[nodiscard]] static Result<HostAddr> tcp(std::string_view host, std::uint16_t port);
   /// `path`: absolute, or `@` + an abstract name, or empty for any. Errors: parse_error.
-  static Result<HostAddr> unix_socket(std::string_view path);
+  [[nodiscard]] static Result<HostAddr> unix_socket(std::string_view path);
   /// An address inside this process; 0 means any.
   static HostAddr local(std::uint64_t number);
 
   /// Reads `tcp:…`, `unix:…`, `local:…` and ZeroMQ's `tcp://…`, `ipc://…`, `inproc://…` (of which
   /// `*` as port or path means any).
-  static Result<HostAddr> parse(std::string_view text);
+  [[nodiscard]] static Result<HostAddr> parse(std::string_view text);
   /// For parsers of longer texts inside meshbus: reads a whole part.
-  static Result<HostAddr> parse(text::Scanner part);
+  [[nodiscard]] static Result<HostAddr> parse(text::Scanner part);
 
   Transport transport() const noexcept { return transport_; }  ///< Which kind of address it is.
   /// tcp: the host without brackets; otherwise empty.
@@ -122,9 +122,9 @@ class ProcId {
  public:
   ProcId(HostAddr host, ProcName name)
       : host_(std::move(host)), name_(std::move(name)) {}  ///< Makes it of its parts.
-  static Result<ProcId> parse(
+  [[nodiscard]] static Result<ProcId> parse(
       std::string_view text);  ///< Reads what to_string() printed. Errors: parse_error.
-  static Result<ProcId> parse(text::Scanner part);
+  [[nodiscard]] static Result<ProcId> parse(text::Scanner part);
 
   const HostAddr& host() const noexcept { return host_; }  ///< Where it is.
   const ProcName& name() const noexcept { return name_; }  ///< The name of the proc on its host.
@@ -153,9 +153,9 @@ class ActorId {
  public:
   ActorId(ProcId proc, Name name, std::uint64_t pid = 0)
       : proc_(std::move(proc)), name_(std::move(name)), pid_(pid) {}  ///< Makes it of its parts.
-  static Result<ActorId> parse(
+  [[nodiscard]] static Result<ActorId> parse(
       std::string_view text);  ///< Reads what to_string() printed. Errors: parse_error.
-  static Result<ActorId> parse(text::Scanner part);
+  [[nodiscard]] static Result<ActorId> parse(text::Scanner part);
 
   const ProcId& proc() const noexcept { return proc_; }  ///< Where it lives.
   const Name& name() const noexcept { return name_; }    ///< Its name there.
@@ -183,9 +183,9 @@ class PortId {
  public:
   PortId(ActorId actor, std::uint32_t number)
       : actor_(std::move(actor)), number_(number) {}  ///< Makes it of its parts.
-  static Result<PortId> parse(
+  [[nodiscard]] static Result<PortId> parse(
       std::string_view text);  ///< Reads what to_string() printed. Errors: parse_error.
-  static Result<PortId> parse(text::Scanner part);
+  [[nodiscard]] static Result<PortId> parse(text::Scanner part);
 
   const ActorId& actor() const noexcept { return actor_; }  ///< Whose it is.
   /// 32 bits, as in an envelope.

@@ -39,16 +39,18 @@ namespace [[gnu::visibility("default")]] meshbus {
 class HostMeshRef {
  public:
   /// Errors: invalid_rank_cardinality when there is not one host per rank.
-  static Result<HostMeshRef> make(Name name, Region region, std::vector<HostAddr> hosts);
+  [[nodiscard]] static Result<HostMeshRef> make(Name name, Region region,
+                                                std::vector<HostAddr> hosts);
   /// Hosts in one axis, `host`, in this order.
-  static Result<HostMeshRef> of_hosts(Name name, std::vector<HostAddr> hosts);
+  [[nodiscard]] static Result<HostMeshRef> of_hosts(Name name, std::vector<HostAddr> hosts);
   /// The same of the ids of their agents: `tcp:h1:7420,service,agent[0]`. Errors: parse_error, also
   /// for an actor that is not the agent of a host; it says which text is wrong, from 0.
-  static Result<HostMeshRef> of_agents(Name name, const std::vector<std::string>& agents);
+  [[nodiscard]] static Result<HostMeshRef> of_agents(Name name,
+                                                     const std::vector<std::string>& agents);
   /// Reads what to_string() printed. Errors: parse_error with the position as a byte offset from 0;
   /// invalid_rank_cardinality.
-  static Result<HostMeshRef> parse(std::string_view text);
-  static Result<HostMeshRef> parse(text::Scanner part);
+  [[nodiscard]] static Result<HostMeshRef> parse(std::string_view text);
+  [[nodiscard]] static Result<HostMeshRef> parse(text::Scanner part);
 
   const Name& name() const noexcept { return name_; }        ///< The name of the mesh.
   const Region& region() const noexcept { return region_; }  ///< How its hosts are arranged.
@@ -64,13 +66,13 @@ class HostMeshRef {
 
   /// A slice, as Region::range() and Region::at(), with their errors: the hosts that are left,
   /// under the same name.
-  Result<HostMeshRef> range(std::string_view label, std::uint64_t begin,
-                            std::optional<std::uint64_t> end = std::nullopt,
-                            std::uint64_t step = 1) const;
-  Result<HostMeshRef> at(std::string_view label, std::uint64_t index) const;
+  [[nodiscard]] Result<HostMeshRef> range(std::string_view label, std::uint64_t begin,
+                                          std::optional<std::uint64_t> end = std::nullopt,
+                                          std::uint64_t step = 1) const;
+  [[nodiscard]] Result<HostMeshRef> at(std::string_view label, std::uint64_t index) const;
   /// The hosts of the base ranks of another region, in its order. Errors: out_of_range, naming a
   /// rank that is not here.
-  Result<HostMeshRef> sliced(const Region& region) const;
+  [[nodiscard]] Result<HostMeshRef> sliced(const Region& region) const;
 
   /// `test:local:3,local:4@2+replica=1/2,host=2/1`
   std::string to_string() const;

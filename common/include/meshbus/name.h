@@ -47,15 +47,15 @@ class Name {
   /// A new name that no other name ever equals: the uuid is drawn from the kernel (getrandom).
   /// Errors: parse_error when `base` is no base or is reserved; io_error when the kernel has no
   /// randomness to give.
-  static Result<Name> make(std::string_view base);
+  [[nodiscard]] static Result<Name> make(std::string_view base);
   /// The name of that base and uuid.
-  static Result<Name> make(std::string_view base, std::uint64_t uuid);
+  [[nodiscard]] static Result<Name> make(std::string_view base, std::uint64_t uuid);
   /// A name without uuid: for systems, tests and people. Reserved bases are allowed.
-  static Result<Name> plain(std::string_view base);
+  [[nodiscard]] static Result<Name> plain(std::string_view base);
   /// Reads what to_string() printed. Splits at the last '-'; without one it is plain.
-  static Result<Name> parse(std::string_view text);
+  [[nodiscard]] static Result<Name> parse(std::string_view text);
   /// For parsers of longer texts inside meshbus: reads a whole part.
-  static Result<Name> parse(text::Scanner part);
+  [[nodiscard]] static Result<Name> parse(text::Scanner part);
 
   /// The reserved names.
   static Name service();
@@ -93,8 +93,8 @@ class ProcName {
   ProcName(const Name& name) : text_(name.to_string()) {}  // NOLINT(google-explicit-constructor)
 
   /// Reads what to_string() printed. Errors: as Name::parse.
-  static Result<ProcName> parse(std::string_view text);
-  static Result<ProcName> parse(text::Scanner part);
+  [[nodiscard]] static Result<ProcName> parse(std::string_view text);
+  [[nodiscard]] static Result<ProcName> parse(text::Scanner part);
 
   const std::string& to_string() const noexcept { return text_; }  ///< As parse() reads it.
 
@@ -126,8 +126,8 @@ ProcName proc_name(const Name& mesh, std::uint64_t create_rank);
 /// The reverse of proc_name(). Errors: parse_error (InvalidName) when it cannot be the name of a
 /// mesh's proc: `service`, `client-13Se1Maqzryj`. A launcher that calls itself `client_3` cannot be
 /// told from rank 3 of a mesh `client`: ask only for procs that meshes made.
-Result<MeshProc> parse_proc_name(const ProcName& name);
-Result<MeshProc> parse_proc_name(std::string_view text);
+[[nodiscard]] Result<MeshProc> parse_proc_name(const ProcName& name);
+[[nodiscard]] Result<MeshProc> parse_proc_name(std::string_view text);
 
 }  // namespace meshbus
 

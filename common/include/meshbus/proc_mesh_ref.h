@@ -55,13 +55,14 @@ class ProcMeshRef {
   /// `region`. `hosts` is the list of the mesh as made, also for a slice; a host may stand in it
   /// more than once. Errors: configuration_error when there are ranks but no hosts, or more than 63
   /// bits of ranks; out_of_range when `region` has a rank that is not below root_ranks.
-  static Result<ProcMeshRef> make(Name mesh, std::vector<HostAddr> hosts, std::uint64_t root_ranks,
-                                  Region region);
+  [[nodiscard]] static Result<ProcMeshRef> make(Name mesh, std::vector<HostAddr> hosts,
+                                                std::uint64_t root_ranks, Region region);
   /// The whole mesh of that extent. Errors: configuration_error as above.
-  static Result<ProcMeshRef> make(Name mesh, std::vector<HostAddr> hosts, const Extent& extent);
+  [[nodiscard]] static Result<ProcMeshRef> make(Name mesh, std::vector<HostAddr> hosts,
+                                                const Extent& extent);
 
   /// Reads what to_string() printed. Errors: parse_error, and those of make().
-  static Result<ProcMeshRef> parse(std::string_view text);
+  [[nodiscard]] static Result<ProcMeshRef> parse(std::string_view text);
 
   const Name& mesh() const noexcept { return mesh_; }  ///< The mesh's name, with its uuid.
   /// All hosts of the mesh as made, in order. Hosts without a rank in this view are among them.
@@ -74,32 +75,32 @@ class ProcMeshRef {
   std::uint64_t num_ranks() const noexcept { return region_.num_ranks(); }
 
   /// In the mesh as made: the index in hosts() of the host of that rank. Errors: out_of_range.
-  Result<std::uint64_t> host_index_of(std::uint64_t create_rank) const;
+  [[nodiscard]] Result<std::uint64_t> host_index_of(std::uint64_t create_rank) const;
   /// In the mesh as made: the ranks on hosts()[host_index]; may be empty. Errors: out_of_range.
-  Result<RankBlock> block_of(std::uint64_t host_index) const;
+  [[nodiscard]] Result<RankBlock> block_of(std::uint64_t host_index) const;
   /// In the mesh as made: the address of that rank, even if it is not in this view. Errors:
   /// out_of_range.
-  Result<ProcId> proc_of(std::uint64_t create_rank) const;
+  [[nodiscard]] Result<ProcId> proc_of(std::uint64_t create_rank) const;
 
   /// In this view: the create rank at that ordinal. Errors: out_of_range.
-  Result<std::uint64_t> create_rank(std::uint64_t ordinal) const;
+  [[nodiscard]] Result<std::uint64_t> create_rank(std::uint64_t ordinal) const;
   /// In this view: the ordinal of that create rank. Errors: not_exist when it is not in this view.
-  Result<std::uint64_t> ordinal_of(std::uint64_t create_rank) const;
+  [[nodiscard]] Result<std::uint64_t> ordinal_of(std::uint64_t create_rank) const;
   /// In this view: the address of the proc at that ordinal. Errors: out_of_range.
-  Result<ProcId> proc_at(std::uint64_t ordinal) const;
+  [[nodiscard]] Result<ProcId> proc_at(std::uint64_t ordinal) const;
   /// The same, under the name that View and other code for whatever is ranked know
   /// (meshbus/view.h).
-  Result<ProcId> get(std::uint64_t ordinal) const { return proc_at(ordinal); }
+  [[nodiscard]] Result<ProcId> get(std::uint64_t ordinal) const { return proc_at(ordinal); }
 
   /// The slice begin, begin+step, ... below `end` (clamped to the axis' size; none = all) of one
   /// axis; keeps the axis. Errors: those of Region::range.
-  Result<ProcMeshRef> range(std::string_view label, std::uint64_t begin,
-                            std::optional<std::uint64_t> end = std::nullopt,
-                            std::uint64_t step = 1) const;
+  [[nodiscard]] Result<ProcMeshRef> range(std::string_view label, std::uint64_t begin,
+                                          std::optional<std::uint64_t> end = std::nullopt,
+                                          std::uint64_t step = 1) const;
   /// The slice at one index of an axis; drops the axis. Errors: those of Region::at.
-  Result<ProcMeshRef> at(std::string_view label, std::uint64_t index) const;
+  [[nodiscard]] Result<ProcMeshRef> at(std::string_view label, std::uint64_t index) const;
   /// The same mesh seen through another region of its create ranks. Errors: as make().
-  Result<ProcMeshRef> sliced(Region region) const;
+  [[nodiscard]] Result<ProcMeshRef> sliced(Region region) const;
 
   /// `NAME[ROOT_RANKS]:HOST{,HOST}@REGION`
   std::string to_string() const;

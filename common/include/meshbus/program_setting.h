@@ -22,6 +22,6 @@ std::string_view form_of(const SettingValue& value) noexcept;
 std::string to_text(const SettingValue& value);
 /// A value of the same type as `like`. Errors: configuration_error, which says what was expected
 /// and what was found.
-Result<SettingValue> parse_setting(const SettingValue& like, std::string_view text);
+[[nodiscard]] Result<SettingValue> parse_setting(const SettingValue& like, std::string_view text);
 
 }  // namespace meshbus

@@ -26,7 +26,7 @@ std::vector<std::string> roles();
 /// The ranks of a role of this job, by its name as it was given, in the same letters; also of one
 /// that is not started yet. Errors: not_exist when the
 /// job has no such role; parse_error when the variable that names it was changed.
-Result<ProcMeshRef> role(std::string_view name);
+[[nodiscard]] Result<ProcMeshRef> role(std::string_view name);
 
 /// The variable that has the reference of a role: "MESHBUS_ROLE_TRAINER" of "trainer".
 std::string role_variable(std::string_view name);

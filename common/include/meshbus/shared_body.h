@@ -44,7 +44,8 @@ class SharedBody {
   }
   /// A body that `write` fills, in place, before anybody else sees it. Errors: io_error (no memory,
   /// or no descriptor left).
-  static Result<SharedBody> make(std::size_t bytes, const std::function<void(char*)>& write);
+  [[nodiscard]] static Result<SharedBody> make(std::size_t bytes,
+                                               const std::function<void(char*)>& write);
   /// A copy for large bodies: in sealed memory, or in plain memory when there is none.
   static SharedBody copy(std::string_view bytes) { return gather({&bytes, 1}); }
   /// The same of pieces, one behind the other. Throws std::bad_alloc.
@@ -65,7 +66,7 @@ class SharedBody {
  private:
   SharedBody(std::string_view bytes, std::shared_ptr<const void> owner, int descriptor);
   /// Takes the descriptor.
-  static Result<SharedBody> of_sealed(int descriptor, std::size_t bytes);
+  [[nodiscard]] static Result<SharedBody> of_sealed(int descriptor, std::size_t bytes);
 
   std::string_view bytes_;
   std::shared_ptr<const void> owner_;

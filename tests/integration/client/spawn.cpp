@@ -183,8 +183,7 @@ TEST_CASE("client: every byte of output comes, in order, and before the end") {
   handlers.on_end = [&](const MeshOutcome&) {
     for (const auto& text : written) at_end += text.size();
   };
-  auto spec = shell("seq $RANK 4 600000; printf 'no newline'");
-  spec.output = OutputMode::stream;
+  const auto spec = shell("seq $RANK 4 600000; printf 'no newline'");
   auto mesh = must(hosts.spawn("loud", extent("gpu=2"), spec, handlers));
   must(mesh.wait(in_time));
   std::size_t total = 0;
