@@ -84,6 +84,7 @@ Signalled tell(ReachedHosts& hosts, const HostMesh& part, const MeantRanks& mean
     order.mesh = meant.mesh->name;
     order.ranks = to_wire(ranks);
     order.signal = static_cast<std::uint8_t>(signal);
+    order.requester = (*way)->self();
     auto answer = (*way)->ask(Destination::to_agent(host), std::move(order), hosts.left);
     orders.push_back({host, ranks, std::move(*way), std::move(answer)});
   }

@@ -172,7 +172,7 @@ std::string place_of(const StoryEntry& entry, bool is_job) {
 void print_entry(const StoryEntry& entry, bool is_job, const Principals& principals) {
   const std::string principal = principal_of(entry.event, principals);
   std::cout << "  " << milliseconds_text(entry.time) << "  " << place_of(entry, is_job) << ": "
-            << text::visible(words_of(entry.event))
+            << text::visible(words_of(entry.event, principal.empty()))
             << (principal.empty() ? "" : " (asked for by " + text::visible(principal) + ")")
             << "\n";
   if (!entry.event.end) return;

@@ -267,19 +267,19 @@ Story tell(const std::vector<HostEvent>& events, const std::string& mesh, const 
   return story;
 }
 
-std::string words_of(const HostEvent& event) {
+std::string words_of(const HostEvent& event, bool with_asker) {
   if (!event.end) {
     std::string text = event.text;
     if (event.kind == EventKind::stop_asked) text = "a stop was asked for: " + text;
     if (event.kind == EventKind::spawn_refused) text = "a spawn was refused: " + text;
-    if (!event.by.empty()) text += " (by " + event.by + ")";
+    if (with_asker && !event.by.empty()) text += " (by " + event.by + ")";
     return text;
   }
   const auto& end = *event.end;
   if (end.step == StopStep::none) return end.words();
   std::string text = "stopped";
   if (!end.stop_reason.empty()) text += ": " + end.stop_reason;
-  if (!end.stopped_by.empty()) text += " (by " + end.stopped_by + ")";
+  if (with_asker && !end.stopped_by.empty()) text += " (by " + end.stopped_by + ")";
   text += "; ";
   if (end.cause == Cause::killed_after_grace) {
     text += "it outlived SIGTERM and was killed when its grace was over";

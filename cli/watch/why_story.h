@@ -59,8 +59,8 @@ std::vector<std::string> meshes_in(const std::vector<HostEvent>& events);
 /// ends of other ranks are left out, but for the first cause; empty: all.
 Story tell(const std::vector<HostEvent>& events, const std::string& mesh, const RankSet& ranks);
 
-/// One event in words, without time and place: "exit 3", "stopped (rank 2 failed: exit 3) by tcp:…:
-/// killed by SIGTERM".
-std::string words_of(const HostEvent& event);
+/// One event in words, without time and place: "exit 3", "stopped: rank 2 failed: exit 3 (by
+/// tcp:…); killed by SIGTERM". `with_asker`: with the "(by …)".
+std::string words_of(const HostEvent& event, bool with_asker = true);
 
 }  // namespace meshbus::cli

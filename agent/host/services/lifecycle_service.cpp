@@ -282,6 +282,7 @@ void LifecycleService::on_signal_procs(const Request& request, const wire::Signa
   wire::EventT event;
   event.kind = wire::EventKind::signal_asked;
   event.mesh = mesh->name;
+  event.by = short_text(message.requester());
   event.text = signal_name(signal) + " was asked for";
   set_ranks(event, *ranks);
   parts_.procs.events().add_limited(std::move(event));

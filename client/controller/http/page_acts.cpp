@@ -139,6 +139,7 @@ void PageActs::ask_signal(const std::shared_ptr<Act>& act, const HostAddr& host,
   signal.mesh = act->order.mesh;
   signal.ranks = to_wire(ranks);
   signal.signal = static_cast<std::uint8_t>(act->order.signal);
+  signal.requester = options_.requester;
   site_.request(host, std::move(signal), kActLimit,
                 [this, act, host, ranks](const Result<ControlMessage>& answer) {
                   answer ? act->succeed(ranks) : act->fail(host, ranks, answer.error().to_string());

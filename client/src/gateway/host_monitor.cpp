@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "common/base/quantity.h"
+
 namespace meshbus {
 
 void HostMonitor::add(const std::vector<HostAddr>& hosts) {
@@ -55,7 +57,7 @@ HostMonitor::Finding HostMonitor::on_answer(const HostAddr& host,
     finding.has_fallen_silent = !state.silent_since;
     if (!state.silent_since) state.silent_since = now;
     if (now - *state.silent_since < limit || std::exchange(state.is_lost, true)) return finding;
-    finding.loss = "no answer for " + std::to_string(limit.count()) + " ms: " + state.problem;
+    finding.loss = "no answer for " + duration_to_text(limit) + ": " + state.problem;
     state.problem = *finding.loss;
     return finding;
   }

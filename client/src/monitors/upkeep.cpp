@@ -10,6 +10,7 @@
 #include "client/src/monitors/update_router.h"
 #include "common/base/log.h"
 #include "common/base/own_pause.h"
+#include "common/base/quantity.h"
 #include "common/bus/bus.h"
 #include "common/config/config.h"
 #include "common/config/config_keys.h"
@@ -93,10 +94,12 @@ void Upkeep::identify(const HostAddr& host) {
 
 void Upkeep::on_answer(const HostAddr& host, const Result<ControlMessage>& answer) {
   const auto incarnation = incarnation_in(answer);
-  const auto found = hosts_.on_answer(host, incarnation, gateway_.is_up(), reactor_.now(),
-                                      config_.duration(keys::delivery_limit));
+  const auto limit = config_.duration(keys::delivery_limit);
+  const auto found = hosts_.on_answer(host, incarnation, gateway_.is_up(), reactor_.now(), limit);
   if (found.has_fallen_silent)
-    log::warn("host " + host.to_string() + " does not answer: " + incarnation.error().to_string());
+    log::warn("host " + host.to_string() + " does not answer: " + incarnation.error().to_string() +
+              "; it is given up as lost after " + duration_to_text(limit) +
+              " of silence (delivery.limit)");
   if (found.answers_again) log::warn("host " + host.to_string() + " answers again");
   if (found.loss) updates_.lose(host, *found.loss);
   if (!incarnation || hosts_.has_ended(host) || gateway_.bus() == nullptr) return;

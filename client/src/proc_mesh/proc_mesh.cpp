@@ -213,6 +213,7 @@ Result<void> ProcMesh::signal(const RankSet& ranks, int signal,
     order.mesh = monitor.name();
     order.ranks = to_wire(ranks_on(ref(), host, ranks));
     order.signal = static_cast<std::uint8_t>(signal);
+    order.requester = impl_->connection().self();
     answers.push_back(impl_->connection().ask(Destination::to_agent(ref().hosts()[host]),
                                               std::move(order), deadline));
   }

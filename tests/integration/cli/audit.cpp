@@ -97,10 +97,17 @@ TEST_CASE("attacks S8: it is written down which key did what, and what was refus
   CHECK(run_cli({"stop", "other", "--hosts", hosts}, keys.as("alice")).status ==
         ExitStatus::exited(0));
   other.wait_exit(in_time);
+  Process third(
+      cli({"run", "--hosts", hosts, "--name", "third", "--", "sh", "-c", "exec " + sleep}),
+      keys.as("alice"));
+  REQUIRE(wait_until([&] { return sleepers(sleep).size() == 1; }, in_time));
+  CHECK(run_cli({"signal", "KILL", "third", "--hosts", hosts}, keys.as("alice")).status ==
+        ExitStatus::exited(0));
+  third.wait_exit(in_time);
 
   const auto all = audit(hosts, {}, keys.as("alice"));
   const auto spawns = with_verb(all, "spawn");
-  REQUIRE(spawns.size() == 2);
+  REQUIRE(spawns.size() == 3);
   CHECK(spawns[0].at("by") == "operator alice");
   CHECK(spawns[0].at("role") == "operator");
   CHECK(spawns[0].at("address").get<std::string>().starts_with("127.0.0.1"));
@@ -130,6 +137,10 @@ TEST_CASE("attacks S8: it is written down which key did what, and what was refus
   // What ended a mesh names the principal, to those that may know.
   const auto why = run_cli({"why", "other", "--hosts", hosts}, keys.as("alice"));
   CHECK(why.out.find(" (asked for by operator alice at 127.0.0.1") != std::string::npos);
+  CHECK(why.out.find("client-") == std::string::npos);
+  const auto signalled = run_cli({"why", "third", "--hosts", hosts}, keys.as("alice"));
+  CHECK(signalled.out.find("SIGKILL was asked for (asked for by operator alice at 127.0.0.1") !=
+        std::string::npos);
   const auto less = run_cli({"why", "other", "--hosts", hosts}, keys.as("eve"));
   CHECK(less.out.find("client-") != std::string::npos);
   CHECK(less.out.find("operator alice") == std::string::npos);

@@ -66,11 +66,11 @@ std::vector<StoryRole> roles(const Story& story) {
 TEST_CASE("why_story: a rank whose host is lost is told by those that were stopped for it") {
   std::vector<HostEvent> events{stopped_because(0, 4, 2), stopped_because(1, 4, 2)};
   for (auto& event : events)
-    event.end->stop_reason = "rank 2 failed: host lost: tcp:h2:7420: no answer for 30000 ms";
+    event.end->stop_reason = "rank 2 failed: host lost: tcp:h2:7420: no answer for 30s";
   const auto story = tell(events, kMesh, {});
   REQUIRE(roles(story) == std::vector{StoryRole::first, StoryRole::consequence});
   CHECK(words_of(story.entries[0].event) ==
-        "rank 2 failed: host lost: tcp:h2:7420: no answer for 30000 ms (by me)");
+        "rank 2 failed: host lost: tcp:h2:7420: no answer for 30s (by me)");
   CHECK(to_string(story.entries[1].ranks) == "0-1");
   // One that has told of its end itself needs nobody.
   events.push_back(ended(2, 3, 7));
