@@ -20,7 +20,7 @@ inline constexpr std::chrono::milliseconds busy(3000);
 
 using Words = std::vector<std::string>;
 
-/// Without keys whoever reaches a host may do everything there (`--insecure`).
+/// Without keys all that reach a host may do everything there (`--insecure`).
 enum class WithKeys : bool { no, yes };
 
 /// A lab whose first hosts run `meshbus host` on tcp; one more host is for launchers.

@@ -6,6 +6,19 @@ namespace meshbus {
 
 using mpi::Notice;
 
+namespace {
+
+/// Helpers of busy hosts tell late what they see.
+constexpr std::uint64_t kSpreadUs = 1'000'000;
+
+/// Whether MPI libraries abort with that code when they lose the other end. MPICH: below 0 or above
+/// 255; Open MPI 5: MPI_ERR_UNKNOWN, MPI_ERR_PROC_FAILED, MPI_ERR_PROC_FAILED_PENDING.
+bool is_of_library(int code) {
+  return code < 0 || code > 255 || code == 14 || code == 75 || code == 76;
+}
+
+}  // namespace
+
 void MpiTrouble::add(const Notice& notice) {
   notices_.push_back(notice);
 }
@@ -71,10 +84,15 @@ const Notice* MpiTrouble::earliest(const std::function<bool(const Notice&)>& is_
 }
 
 bool MpiTrouble::has_ended_before(const RankReport& rank, const Notice& abort) const {
-  const bool has_left = std::any_of(notices_.begin(), notices_.end(), [&](const Notice& notice) {
-    return notice.rank == rank.rank && notice.attempt == abort.attempt &&
-           notice.kind == Notice::Kind::unfinalized && notice.time_us < abort.time_us;
-  });
+  const auto is_there = [&](Notice::Kind kind, std::uint64_t before) {
+    return std::any_of(notices_.begin(), notices_.end(), [&](const Notice& notice) {
+      return notice.rank == rank.rank && notice.attempt == abort.attempt && notice.kind == kind &&
+             notice.time_us < before;
+    });
+  };
+  const bool has_aborted = is_there(Notice::Kind::abort, UINT64_MAX);
+  const auto spread = is_of_library(abort.code) && !has_aborted ? kSpreadUs : 0;
+  const bool has_left = is_there(Notice::Kind::unfinalized, abort.time_us + spread);
   // How it has ended may not be known yet: then the abort waits for that.
   return has_left && !(rank.is_terminal() && rank.step != StopStep::none);
 }
@@ -90,9 +108,7 @@ bool MpiTrouble::end(const std::vector<RankReport>& ranks, const std::optional<R
   bool was_cause = false;
   const auto is_consequence = [&](const Notice& notice) {
     if (notice.kind != Notice::Kind::abort) return false;
-    // MPI_Abort() of a program has a small one.
-    const bool has_code_of_library = notice.code < 0 || notice.code > 255;
-    return (has_code_of_library && first && notice.rank != first->rank &&
+    return (is_of_library(notice.code) && first && notice.rank != first->rank &&
             notice.attempt == first->restarts) ||
            follows_an_end(notice, ranks);
   };

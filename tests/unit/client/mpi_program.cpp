@@ -181,6 +181,23 @@ TEST_CASE("mpi_trouble: an abort that follows the end of another rank is no caus
   }
 }
 
+TEST_CASE(
+    "mpi_trouble: a helper may tell late that a rank has left; a program's own abort stands") {
+  std::vector<RankReport> ranks(2);
+  ranks[1].rank = 1;
+  ranks[1].state = ProcState::stopped;
+  for (const bool is_library : {true, false}) {
+    CAPTURE(is_library);
+    const int code = is_library ? 14 : 7;
+    MpiTrouble trouble;
+    trouble.add({.kind = Notice::Kind::abort, .rank = 0, .code = code, .time_us = 1000});
+    CHECK(trouble.decide(ranks, false)->code == code);
+    trouble.add({.kind = Notice::Kind::unfinalized, .rank = 1, .time_us = 90'000});
+    CHECK(trouble.end(ranks, ranks[0]) == is_library);
+    CHECK(trouble.decide(ranks, false)->rank == (is_library ? 1 : 0));
+  }
+}
+
 TEST_CASE("mpi_trouble: what was decided for an abort changes when an earlier end is heard of") {
   std::vector<RankReport> ranks(2);
   ranks[1].rank = 1;
