@@ -9,6 +9,22 @@
 #include "wire/lifecycle_generated.h"
 
 namespace meshbus {
+namespace {
+
+/// How often each of these was started before; empty: one of them is not known.
+std::vector<std::uint32_t> restarts_of(const RankSet& ranks, const RankBook& book) {
+  std::vector<std::uint32_t> all;
+  for (const auto& block : ranks) {
+    for (auto number = block.begin; number < block.end; ++number) {
+      const auto* const rank = book.find(number);
+      if (rank == nullptr) return {};
+      all.push_back(static_cast<std::uint32_t>(rank->state.restarts()));
+    }
+  }
+  return all;
+}
+
+}  // namespace
 
 MeshRevival::Host* MeshRevival::find(const HostAddr& host) {
   const auto found = hosts_.find(host);
@@ -97,6 +113,7 @@ void MeshRevival::carry_out(MeshRanks& ranks, MeshRestarts::Outcome outcome) {
         *cause->host);
     event.ranks = std::move(notice.ranks);
     event.problem = std::move(notice.words);
+    if (event.kind == WatchEvent::Kind::restarting) event.restarts = restarts_of(event.ranks, book);
     ranks.events().queue().add(std::move(event));
   }
   for (const auto& stop : outcome.stops) {

@@ -84,6 +84,7 @@ std::vector<wire::MeshEventT> to_messages(const std::vector<WatchEvent>& events,
       message.snapshot = is_snapshot;
       message.detail = event.problem;
       message.restart_ranks = meshbus::to_wire(event.ranks);
+      message.restarts = event.restarts;
       message.went = event.went;
       if (event.region != nullptr) message.region = meshbus::to_wire(*event.region);
       bytes = 0;

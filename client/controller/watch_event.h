@@ -46,8 +46,10 @@ struct WatchEvent {
   wire::RankTrouble trouble;
   std::shared_ptr<const wire::StuckHandlerT> stuck;  ///< With Trouble::stuck.
   RankSet ranks;                                     ///< For restarting, given_up, resized.
-  bool went = false;                                 ///< For resized: `ranks` are gone.
-  std::uint64_t generation = 0;                      ///< Counts what there was to tell of the mesh.
+  /// For restarting: how often each of `ranks` was started before, in order; empty: not known.
+  std::vector<std::uint32_t> restarts;
+  bool went = false;             ///< For resized: `ranks` are gone.
+  std::uint64_t generation = 0;  ///< Counts what there was to tell of the mesh.
   Status::Kind overall = Status::Kind::unknown;
   std::chrono::milliseconds lateness{0};
 

@@ -1,6 +1,7 @@
 #include "client/controller/watch_feed.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/wire/wire_region.h"
 #include "wire/supervision_generated.h"
@@ -76,15 +77,39 @@ bool WatchFeed::is_repeated(const wire::MeshEventT& event) {
   return event.replayed && is_known;
 }
 
+RankSet WatchFeed::new_restarts(const wire::MeshEventT& event, const RankSet& ranks) {
+  std::vector<std::uint64_t> left;
+  std::size_t at = 0;
+  for (const auto& block : ranks) {
+    for (auto rank = block.begin; rank < block.end; ++rank, ++at) {
+      if (at == event.restarts.size()) return ranks;  // That controller does not count as we do.
+      auto& told = restarts_told_[{event.mesh, rank}];
+      const auto next = std::uint64_t{event.restarts[at]} + 1;
+      if (std::exchange(told, std::max(told, next)) < next) left.push_back(rank);
+    }
+  }
+  return to_rank_set(left);
+}
+
+void WatchFeed::forget(const std::string& mesh, const RankBlock& ranks) {
+  const auto remove = [&](auto& map) {
+    map.erase(map.lower_bound({mesh, ranks.begin}), map.lower_bound({mesh, ranks.end}));
+  };
+  remove(told_);
+  remove(restarts_told_);
+}
+
 std::vector<WatchEvent> WatchFeed::on_other(const wire::MeshEventT& event, WatchEvent one) {
   if (event.kind == wire::MeshEventKind::query_failed) return {std::move(one)};
   if (event.kind == wire::MeshEventKind::restarting || event.kind == wire::MeshEventKind::resized) {
     if (is_repeated(event)) return {};
+    if (event.kind == wire::MeshEventKind::restarting && !event.restarts.empty()) {
+      one.ranks = new_restarts(event, one.ranks);
+      if (one.ranks.empty()) return {};
+    }
     // Ranks of these numbers that come again begin anew.
     if (event.went)
-      std::erase_if(told_, [&](const auto& entry) {
-        return entry.first.first == event.mesh && contains(one.ranks, entry.first.second);
-      });
+      for (const auto& block : one.ranks) forget(event.mesh, block);
     return {std::move(one)};
   }
   if (event.kind == wire::MeshEventKind::given_up) {

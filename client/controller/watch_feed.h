@@ -63,6 +63,9 @@ class WatchFeed {
   /// What there is to tell of the troubles of that rank: nothing before it is ready, and nothing
   /// after that.
   const Troubled* take_trouble(const std::string& mesh, std::uint64_t rank);
+  /// Those ranks whose restart no controller has told yet.
+  RankSet new_restarts(const wire::MeshEventT& event, const RankSet& ranks);
+  void forget(const std::string& mesh, const RankBlock& ranks);
   std::vector<WatchEvent> on_other(const wire::MeshEventT& event, WatchEvent one);
 
   std::uint64_t sequence_ = 0;
@@ -72,6 +75,8 @@ class WatchFeed {
   std::uint64_t asked_upto_ = 0;
   std::map<std::pair<std::string, std::uint64_t>, Told> told_;
   std::map<std::pair<std::string, std::uint64_t>, Troubled> troubles_;
+  /// How often a rank was started before the incarnation whose restart was told last, and one.
+  std::map<std::pair<std::string, std::uint64_t>, std::uint64_t> restarts_told_;
   /// Whether that was told already, by the controller before.
   bool is_repeated(const wire::MeshEventT& event);
   /// Mesh, kind, ranks and words of what was told of restarts and sizes.

@@ -358,8 +358,10 @@ TEST_CASE(
     }
     REQUIRE(paired.are_up(restarts));
     INFO(counter.wrong());
-    REQUIRE(wait_until([&] { return counter.ends() == restarts && counter.restarts() == restarts; },
-                       in_time));
+    const bool are_told = wait_until(
+        [&] { return counter.ends() == restarts && counter.restarts() == restarts; }, in_time);
+    REQUIRE_MESSAGE(are_told, restarts << " ranks were killed; told: " << counter.ends()
+                                       << " ends and " << counter.restarts() << " restarts");
     REQUIRE(counter.wrong() == "");
     // One that wakes has to find out first.
     REQUIRE(wait_until([&] { return paired.acting() == 1; }, in_time));

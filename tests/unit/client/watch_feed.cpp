@@ -153,6 +153,34 @@ TEST_CASE(
   CHECK(hear(mesh.known(), true, 1).size() == 1);
 }
 
+TEST_CASE("watch_feed: a restart that two controllers have decided for is told once") {
+  WatchFeed feed;
+  const auto restart = [](std::uint64_t sequence, RankSet ranks,
+                          std::vector<std::uint32_t> restarts) {
+    WatchEvent event;
+    event.kind = WatchEvent::Kind::restarting;
+    event.mesh = kControlled;
+    event.host = kA;
+    event.ranks = std::move(ranks);
+    event.restarts = std::move(restarts);
+    event.problem = "of restart " + std::to_string(sequence);
+    auto message = to_messages({event}, 1, false).at(0);
+    message.sequence = sequence;
+    return message;
+  };
+  CHECK(feed.on_event(restart(1, {{0, 2}}, {0, 3}), t0).size() == 1);
+  // Another controller, which has not heard of the order of the one before.
+  feed.restart();
+  CHECK(feed.on_event(restart(1, {{1, 2}}, {3}), t0).empty());
+  const auto other = feed.on_event(restart(2, {{0, 3}}, {1, 3, 0}), t0);
+  REQUIRE(other.size() == 1);
+  CHECK(to_string(other[0].ranks) == "0,2");
+  CHECK(feed.on_event(restart(3, {{1, 2}}, {4}), t0).size() == 1);
+  // An older controller does not say how often.
+  CHECK(feed.on_event(restart(4, {{1, 2}}, {}), t0).size() == 1);
+  CHECK(feed.on_event(restart(5, {{1, 2}}, {}), t0).size() == 1);
+}
+
 TEST_CASE("watch_event: what is known travels in messages below the limit") {
   auto mesh = running();
   const std::string tail(300 * 1024, 'x');
