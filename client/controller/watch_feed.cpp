@@ -82,7 +82,7 @@ RankSet WatchFeed::new_restarts(const wire::MeshEventT& event, const RankSet& ra
   std::size_t at = 0;
   for (const auto& block : ranks) {
     for (auto rank = block.begin; rank < block.end; ++rank, ++at) {
-      if (at == event.restarts.size()) return ranks;  // That controller does not count as we do.
+      if (at == event.restarts.size()) return ranks;  // The controller does not count as we do.
       auto& told = restarts_told_[{event.mesh, rank}];
       const auto next = std::uint64_t{event.restarts[at]} + 1;
       if (std::exchange(told, std::max(told, next)) < next) left.push_back(rank);
