@@ -21,6 +21,7 @@ bool is_of_library(int code) {
 
 void MpiTrouble::add(const Notice& notice) {
   notices_.push_back(notice);
+  if (notice.kind == Notice::Kind::abort) aborted_.emplace(notice.rank, notice.attempt);
 }
 
 MpiTrouble::Verdict MpiTrouble::verdict_of(const Notice& notice) {
@@ -83,24 +84,17 @@ const Notice* MpiTrouble::earliest(const std::function<bool(const Notice&)>& is_
   return first;
 }
 
-bool MpiTrouble::has_ended_before(const RankReport& rank, const Notice& abort) const {
-  const auto is_there = [&](Notice::Kind kind, std::uint64_t before) {
-    return std::any_of(notices_.begin(), notices_.end(), [&](const Notice& notice) {
-      return notice.rank == rank.rank && notice.attempt == abort.attempt && notice.kind == kind &&
-             notice.time_us < before;
-    });
-  };
-  const bool has_aborted = is_there(Notice::Kind::abort, UINT64_MAX);
-  const auto spread = is_of_library(abort.code) && !has_aborted ? kSpreadUs : 0;
-  const bool has_left = is_there(Notice::Kind::unfinalized, abort.time_us + spread);
-  // How it has ended may not be known yet: then the abort waits for that.
-  return has_left && !(rank.is_terminal() && rank.step != StopStep::none);
-}
-
 bool MpiTrouble::follows_an_end(const Notice& abort, const std::vector<RankReport>& ranks) const {
-  return std::any_of(ranks.begin(), ranks.end(), [&](const RankReport& rank) {
-    return rank.rank != abort.rank && rank.restarts == abort.attempt &&
-           has_ended_before(rank, abort);
+  return std::any_of(notices_.begin(), notices_.end(), [&](const Notice& left) {
+    if (left.kind != Notice::Kind::unfinalized || left.attempt != abort.attempt ||
+        left.rank == abort.rank || left.rank >= ranks.size())
+      return false;
+    const auto spread =
+        is_of_library(abort.code) && !aborted_.contains({left.rank, left.attempt}) ? kSpreadUs : 0;
+    const auto& rank = ranks[left.rank];
+    if (rank.restarts != abort.attempt || left.time_us >= abort.time_us + spread) return false;
+    // How it has ended may not be known yet: then the abort waits for that.
+    return !rank.is_terminal() || rank.step == StopStep::none;
   });
 }
 

@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/mpi_notice.h"
@@ -47,9 +49,10 @@ class MpiTrouble {
   /// An MPI library that loses the other end aborts: with a code of its own, or with that of an MPI
   /// error. Such an abort follows from the end of the other rank.
   bool follows_an_end(const mpi::Notice& abort, const std::vector<RankReport>& ranks) const;
-  bool has_ended_before(const RankReport& rank, const mpi::Notice& abort) const;
 
   std::vector<mpi::Notice> notices_;
+  /// Ranks that have aborted, with their attempts.
+  std::set<std::pair<std::uint64_t, std::uint64_t>> aborted_;
   /// What was decided: it does not change any more.
   std::optional<Verdict> cause_;
 };
