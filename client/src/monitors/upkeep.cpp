@@ -98,7 +98,7 @@ void Upkeep::on_answer(const HostAddr& host, const Result<ControlMessage>& answe
   const auto found = hosts_.on_answer(host, incarnation, gateway_.is_up(), reactor_.now(), limit);
   if (found.has_fallen_silent)
     log::warn("host " + host.to_string() + " does not answer: " + incarnation.error().to_string() +
-              "; it is given up as lost after " + duration_to_text(limit) +
+              "; its ranks are given up after " + duration_to_text(limit) +
               " of silence (delivery.limit)");
   if (found.answers_again) log::warn("host " + host.to_string() + " answers again");
   if (found.loss) updates_.lose(host, *found.loss);
