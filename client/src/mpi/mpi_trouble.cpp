@@ -66,7 +66,10 @@ std::optional<MpiTrouble::Verdict> MpiTrouble::decide(const std::vector<RankRepo
     // What an attempt before has said is answered by its restart.
     if (rank.restarts != notice.attempt) return false;
     if (notice.kind == Notice::Kind::refused) return true;
-    if (notice.kind == Notice::Kind::abort) return !may_restart && !follows_an_end(notice, ranks);
+    // The rank of a library's abort is about to end, and why is perhaps on its way.
+    if (notice.kind == Notice::Kind::abort)
+      return !may_restart && (rank.is_terminal() || !is_of_library(notice.code)) &&
+             !follows_an_end(notice, ranks);
     if (notice.kind == Notice::Kind::never_begun && !is_waited_for(notice)) return false;
     // A rank that has failed speaks for itself, and one that was stopped did what it was told.
     return rank.is_terminal() && !rank.is_failure() && rank.step == StopStep::none &&

@@ -92,8 +92,9 @@ void check_library(const std::string& library) {
   }
   {
     auto mesh = must(job.spawn({"exit", "1", "5"}));
-    CHECK(must(mesh.wait_for_failure(in_time)).exit_code() == 5);
+    must(mesh.wait_for_failure(in_time));
     must(mesh.stop());
+    CHECK(must(mesh.wait(in_time)).exit_code() == 5);
   }
   must(job.hosts.shutdown());
   CHECK(mpi_leftovers_since(job.before) == "");

@@ -101,7 +101,8 @@ TEST_CASE(
 }
 
 TEST_CASE("mpi_trouble: an abort is named with its code, and never exits with 0") {
-  const std::vector<RankReport> ranks(4);
+  std::vector<RankReport> ranks(4);
+  ranks[3].state = ProcState::stopped;
   MpiTrouble trouble;
   trouble.add({.kind = Notice::Kind::abort, .rank = 3, .code = 256});
   CHECK_FALSE(trouble.decide(ranks, true));
@@ -122,6 +123,8 @@ TEST_CASE("mpi_trouble: an abort by the library, after another rank has failed, 
   for (std::uint64_t rank = 0; rank < ranks.size(); ++rank) ranks[rank].rank = rank;
   MpiTrouble trouble;
   trouble.add({.kind = Notice::Kind::abort, .rank = 0, .code = 680600335});
+  CHECK_FALSE(trouble.decide(ranks, /*may_restart=*/false).has_value());  // It is about to end.
+  ranks[0].state = ranks[2].state = ProcState::stopped;
   const auto decided = trouble.decide(ranks, /*may_restart=*/false);
   REQUIRE(decided.has_value());
   CHECK(decided->rank == 0);
@@ -174,6 +177,7 @@ TEST_CASE("mpi_trouble: an abort that follows the end of another rank is no caus
     CHECK(trouble.last_words(ranks[2]).empty());
   }
   SUBCASE("it was stopped: the abort is the cause") {
+    ranks[0].state = ProcState::stopped;
     ranks[2].state = ProcState::stopped;
     ranks[2].step = StopStep::term;
     REQUIRE(trouble.decide(ranks, false).has_value());
@@ -185,7 +189,7 @@ TEST_CASE(
     "mpi_trouble: a helper may tell late that a rank has left; a program's own abort stands") {
   std::vector<RankReport> ranks(2);
   ranks[1].rank = 1;
-  ranks[1].state = ProcState::stopped;
+  ranks[0].state = ranks[1].state = ProcState::stopped;
   for (const bool is_library : {true, false}) {
     CAPTURE(is_library);
     const int code = is_library ? 14 : 7;
@@ -204,6 +208,7 @@ TEST_CASE("mpi_trouble: what was decided for an abort changes when an earlier en
   ranks[1].state = ProcState::ready;
   MpiTrouble trouble;
   trouble.add({.kind = Notice::Kind::abort, .rank = 0, .code = 14, .time_us = 1004});
+  ranks[0].state = ProcState::stopped;
   CHECK(trouble.decide(ranks, false)->code == 14);
   trouble.add({.kind = Notice::Kind::unfinalized, .rank = 1, .time_us = 1001});
   ranks[1].state = ProcState::stopped;
