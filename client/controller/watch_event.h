@@ -18,7 +18,8 @@
 
 namespace meshbus {
 
-/// Something that a controller has to say.
+/// Something that a controller has to say. Large because: it has the fields of all kinds, and is
+/// one record on the wire and in a history, too.
 struct WatchEvent {
   enum class Kind {
     state,             ///< A rank is in another state than was said before.
