@@ -253,6 +253,9 @@ void Job::on_order() {
       is_over_ = true;
       return;
     }
+    for (const auto& role : roles_) {
+      if (!role->is_over()) role->release();
+    }
     const auto& last = roles_[order_.ending().back()]->name();
     order_stop(last + (order_.ending().size() > 1 ? " has ended, as the last of those that end the "
                                                     "job"

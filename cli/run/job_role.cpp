@@ -42,6 +42,7 @@ RoleOutcome JobRole::outcome() const {
   if (!is_up_) return outcome;
   outcome.mesh = parts_.mesh->ref();
   outcome.ranks = known();
+  if (is_released_) outcome.ranks.first_failure.reset();
   outcome.bindings = parts_.mesh->bindings();
   return outcome;
 }

@@ -36,6 +36,9 @@ class JobRole {
   void set_up() { is_up_ = true; }
   /// Whether all its ranks have ended, and their output is written.
   bool is_over() const { return is_up_ && events_.is_ended(); }
+  /// The job has ended in order, without this role. Its ranks may lose those of other roles before
+  /// they are told to stop themselves: a first failure from now on does not count.
+  void release() { is_released_ = !is_up_ || !known().first_failure; }
   JobOrder::State state() const;
   MeshOutcome known() const { return parts_.mesh->known(); }
   RoleView view() const { return {name_, *parts_.mesh, events_}; }
@@ -73,6 +76,7 @@ class JobRole {
   RunEvents events_;
   RoleParts parts_;
   bool is_up_ = false;
+  bool is_released_ = false;
   /// What MPI helpers tell of the ranks.
   MpiTrouble mpi_;
 };

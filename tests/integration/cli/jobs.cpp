@@ -277,6 +277,42 @@ TEST_CASE("cli: the job file of the examples runs, also when its trainer fails o
   CHECK(host_directories().empty());
 }
 
+TEST_CASE("jobs: a rank that loses another role before its own stop is no failure of a done job") {
+  StandingHost h0;
+  StandingHost h1;
+  const TempDir dir;
+  const auto wait = [&dir](const std::string& file) {
+    return "until test -e " + dir / file + "; do sleep 0.02; done\n";
+  };
+  // The order to stop reaches the client when it has ended with 3: its host hears nothing until
+  // the store, which is stopped first, lets it.
+  const auto broker = std::to_string(h1.roles().broker);
+  std::ofstream(dir / "store.sh") << "trap 'touch " + dir / "gone" + "\n" + wait("left") +
+                                         "sleep 0.3; kill -CONT " + broker +
+                                         "; exit 0' TERM\ntouch " + dir / "up" +
+                                         "\nwhile :; do sleep 0.02; done\n";
+  std::ofstream(dir / "client.sh")
+      << "touch " + dir / "there" + "\n" + wait("gone") + "touch " + dir / "left" + "\nexit 3\n";
+  std::ofstream(dir / "main.sh") << wait("up") + wait("there") + "sleep 0.3; kill -STOP " + broker +
+                                        "\n";
+  std::string text = "hosts = 2\n";
+  const auto add = [&](const std::string& role, const std::string& keys) {
+    text += "[roles." + role + "]\ncommand = [\"sh\", \"" + dir / (role + ".sh") + "\"]\n" + keys;
+  };
+  add("store", "on = 0\n");
+  add("client", "on = 1\n");
+  add("main", "on = 0\nends-job = true\n");
+  const auto report = dir / "report.json";
+  const auto run = run_cli({"run", "--hosts", h0.address() + "," + h1.address(), "--json", report,
+                            "--job", write_job(dir, text)});
+  INFO(run.err);
+  CHECK(run.status == ExitStatus::exited(0));
+  CHECK_FALSE(has(run.err, "first failure"));
+  const auto json = nlohmann::json::parse(read_file(report));
+  CHECK(json.at("exit_code") == 0);
+  CHECK(json.at("roles").at(1).at("ranks").at(0).at("exit_code") == 3);
+}
+
 TEST_CASE("cli: the services of the compose file of the examples run as roles") {
   const TempDir dir;
   const auto finished =
