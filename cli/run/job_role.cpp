@@ -37,11 +37,20 @@ JobOrder::State JobRole::state() const {
   return events_.num_ready() >= parts_.mesh->size() ? State::ready : State::started;
 }
 
-RoleOutcome JobRole::outcome() const {
+void JobRole::take_notices() {
+  for (const auto& notice : events_.take_notices()) mpi_.add(notice);
+}
+
+RoleOutcome JobRole::outcome() {
   RoleOutcome outcome{.name = name_};
   if (!is_up_) return outcome;
   outcome.mesh = parts_.mesh->ref();
   outcome.ranks = known();
+  if (parts_.mpi) {
+    take_notices();
+    outcome.ranks.first_failure =
+        mpi_.first_failure(outcome.ranks.ranks, outcome.ranks.first_failure);
+  }
   if (is_released_) outcome.ranks.first_failure.reset();
   outcome.bindings = parts_.mesh->bindings();
   return outcome;
@@ -75,7 +84,7 @@ std::optional<JobRole::Trouble> JobRole::find_trouble() {
 }
 
 std::optional<JobRole::Trouble> JobRole::find_mpi_trouble() {
-  for (const auto& notice : events_.take_notices()) mpi_.add(notice);
+  take_notices();
   const auto prefix = name_.empty() ? std::string() : name_ + ": ";
   if (const auto trouble = mpi_.decide(known().ranks, may_restart()))
     return Trouble{.code = trouble->code, .words = prefix + trouble->words, .rank = trouble->rank};
@@ -90,7 +99,7 @@ std::optional<JobRole::Trouble> JobRole::find_mpi_trouble() {
 std::optional<int> JobRole::code_after_end(const MeshOutcome& outcome, int code, bool is_own) {
   if (!parts_.mpi) return std::nullopt;
   parts_.mpi->stop(*parts_.mpi_hosts);
-  for (const auto& notice : events_.take_notices()) mpi_.add(notice);
+  take_notices();
   const bool was_consequence = mpi_.end(outcome.ranks, outcome.first_failure);
   // Nothing is restarted any more.
   const auto trouble = mpi_.decide(outcome.ranks, /*may_restart=*/false);

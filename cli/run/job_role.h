@@ -42,7 +42,7 @@ class JobRole {
   JobOrder::State state() const;
   MeshOutcome known() const { return parts_.mesh->known(); }
   RoleView view() const { return {name_, *parts_.mesh, events_}; }
-  RoleOutcome outcome() const;
+  RoleOutcome outcome();
 
   /// Why the job is to be stopped.
   struct Trouble {
@@ -68,6 +68,8 @@ class JobRole {
   void request_stop(const std::string& reason, bool at_once, std::optional<std::uint64_t> because);
 
  private:
+  /// What MPI helpers have told since.
+  void take_notices();
   std::optional<Trouble> find_mpi_trouble();
   bool may_restart() const { return arguments_.restart.on != RestartPolicy::On::never; }
 

@@ -101,6 +101,27 @@ bool MpiTrouble::follows_an_end(const Notice& abort, const std::vector<RankRepor
   });
 }
 
+std::optional<RankReport> MpiTrouble::first_failure(const std::vector<RankReport>& ranks,
+                                                    const std::optional<RankReport>& first) const {
+  if (!first) return first;
+  const auto* const abort = earliest([&](const Notice& notice) {
+    return notice.kind == Notice::Kind::abort && notice.rank == first->rank &&
+           notice.attempt == first->restarts && is_of_library(notice.code);
+  });
+  if (abort == nullptr) return first;
+  const auto* const left = earliest([&](const Notice& notice) {
+    if (notice.kind != Notice::Kind::unfinalized || notice.attempt != abort->attempt ||
+        notice.rank >= ranks.size() || notice.time_us >= abort->time_us + kSpreadUs ||
+        aborted_.contains({notice.rank, notice.attempt}))
+      return false;
+    // An order to stop may have come while its library was busy.
+    const auto& rank = ranks[notice.rank];
+    return rank.restarts == notice.attempt && rank.state == ProcState::stopped &&
+           rank.exit_code != 0 && !is_of_library(rank.exit_code);
+  });
+  return left != nullptr ? std::optional(ranks[left->rank]) : first;
+}
+
 bool MpiTrouble::end(const std::vector<RankReport>& ranks, const std::optional<RankReport>& first) {
   bool was_cause = false;
   const auto is_consequence = [&](const Notice& notice) {

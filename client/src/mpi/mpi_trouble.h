@@ -31,6 +31,11 @@ class MpiTrouble {
   /// reports of all. With `may_restart` the end of a rank that has aborted is for the
   /// RestartPolicy.
   std::optional<Verdict> decide(const std::vector<RankReport>& ranks, bool may_restart);
+  /// What really failed first when `first` is a rank whose library has aborted: the rank that left
+  /// without an abort of its own. It may end later, because its library takes its time. Else
+  /// `first`.
+  std::optional<RankReport> first_failure(const std::vector<RankReport>& ranks,
+                                          const std::optional<RankReport>& first) const;
   /// All have ended, and the failure `first` came first. Returns whether an abort had been decided
   /// for that is no cause any more: another rank had ended before, and was heard of later.
   bool end(const std::vector<RankReport>& ranks, const std::optional<RankReport>& first);

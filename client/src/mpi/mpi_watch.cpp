@@ -66,6 +66,7 @@ void MpiWatch::on_end(MeshOutcome& outcome) {
   std::optional<Mesh> mesh;
   {
     const std::lock_guard lock(mutex_);
+    outcome.first_failure = trouble_.first_failure(outcome.ranks, outcome.first_failure);
     if (trouble_.end(outcome.ranks, outcome.first_failure)) verdict_.reset();
     // The end of a rank that aborts may be heard of before its notice, and nothing is restarted
     // now.

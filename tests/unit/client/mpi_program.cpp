@@ -202,6 +202,45 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("mpi_trouble: the rank that left is the first failure, also when its end comes later") {
+  std::vector<RankReport> ranks(3);
+  for (std::uint64_t rank = 0; rank < ranks.size(); ++rank) {
+    ranks[rank].rank = rank;
+    ranks[rank].state = ProcState::stopped;
+  }
+  ranks[0].exit_code = 14;
+  ranks[2].exit_code = 5;
+  ranks[2].step = StopStep::term;  // The stop because of rank 0 came while it was leaving.
+  Notice abort{.kind = Notice::Kind::abort, .rank = 0, .code = 14, .time_us = 1004};
+  const Notice left{.kind = Notice::Kind::unfinalized, .rank = 2, .time_us = 1000};
+  const auto first = [&](const std::vector<Notice>& notices) {
+    MpiTrouble trouble;
+    for (const auto& notice : notices) trouble.add(notice);
+    return trouble.first_failure(ranks, ranks[0])->rank;
+  };
+  CHECK(first({left, abort}) == 2);
+  CHECK(first({abort}) == 0);
+  SUBCASE("the program itself has aborted") {
+    abort.code = 7;
+    CHECK(first({left, abort}) == 0);
+  }
+  SUBCASE("it was stopped, and ended by that") {
+    ranks[2].state = ProcState::killed;
+    ranks[2].signal = 15;
+    CHECK(first({left, abort}) == 0);
+  }
+  SUBCASE("its library has aborted, too") {
+    CHECK(first({left, abort, {.kind = Notice::Kind::abort, .rank = 2, .code = 14}}) == 0);
+    ranks[2].exit_code = 14;
+    CHECK(first({left, abort}) == 0);
+  }
+  SUBCASE("that was another attempt") {
+    ranks[2].restarts = 1;
+    CHECK(first({left, abort}) == 0);
+  }
+  CHECK_FALSE(MpiTrouble().first_failure(ranks, std::nullopt).has_value());
+}
+
 TEST_CASE("mpi_trouble: what was decided for an abort changes when an earlier end is heard of") {
   std::vector<RankReport> ranks(2);
   ranks[1].rank = 1;
