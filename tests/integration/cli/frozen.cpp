@@ -107,3 +107,30 @@ TEST_CASE(
     CHECK(process->wait_exit(in_time) == ExitStatus::exited(130));
   }
 }
+
+TEST_CASE("cli: run says when it gives up the ranks of a host that does not answer") {
+  StandingHost one;
+  StandingHost two;
+  const auto hosts = one.address() + "," + two.address();
+  const auto sleep = own_sleep();
+  Process run(cli(
+      {"run", "--hosts", hosts, "--set", "delivery.limit=40s", "--", "sh", "-c", "exec " + sleep}));
+  REQUIRE(wait_until([&] { return sleepers(sleep).size() == 2; }, in_time));
+  {
+    const FrozenHost frozen(two.roles());
+    CHECK(wait_until(
+        [&] {
+          return run.err().find("host " + two.address() + " does not answer: ") !=
+                     std::string::npos &&
+                 run.err().find("; its ranks are given up after 40s of silence (delivery.limit)") !=
+                     std::string::npos;
+        },
+        in_time));
+  }
+  CHECK(wait_until([&] { return run.err().find(" answers again") != std::string::npos; }, in_time));
+  INFO(run.describe());
+  CHECK(run.is_running());
+  CHECK(sleepers(sleep).size() == 2);
+  run.send_signal(SIGINT);
+  CHECK(run.wait_exit(in_time) == ExitStatus::exited(130));
+}
