@@ -62,7 +62,15 @@ TEST_CASE(
     const auto told = troubles_of(lines, 1);
     return !told.empty() && told.back() == trouble;
   };
-  REQUIRE(wait_until([&] { return has_told("frozen"); }, in_time));
+  {
+    const bool is_told = wait_until([&] { return has_told("frozen"); }, in_time);
+    INFO(lines.describe());
+    INFO(text.describe());
+    INFO(run.describe());
+    INFO(host.process().describe());
+    INFO(listed_ranks(host).dump(2));
+    REQUIRE(is_told);
+  }
   CHECK(wait_until(
       [&] {
         return text.out().find(": frozen: stopped by a signal, nothing from it for ") !=
