@@ -118,6 +118,8 @@ HostAgent::Parts::Parts(HostAgent& agent, Options options)
                    .on_idle = [this](const ProcId& asker) { ownership->release(asker); }}),
       updates(procs->table(), publisher, waits, collections, *logs),
       liveness(bus, procs->table(), options.config, agent.host_text_) {
+  // A proc may say that it is up before its birth is heard of.
+  procs->launches().when_ready([this](Proc& proc) { liveness.on_heartbeat(proc); });
   owner = std::make_unique<HostOwner>(agent.reactor_, procs->events(), procs->ledger(),
                                       agent.host_text_,
                                       [this](const std::string& why) { host->end(why); });

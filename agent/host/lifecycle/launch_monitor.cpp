@@ -112,6 +112,7 @@ void LaunchMonitor::become_ready(Proc& proc) {
   if (!proc.state.on_ready()) return;
   proc.launch.on_ready(now_ns());
   table_.publish(proc);
+  if (on_ready_) on_ready_(proc);
 }
 
 void LaunchMonitor::check(const Assignment& assignment) {

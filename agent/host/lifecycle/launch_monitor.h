@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -31,6 +32,8 @@ class LaunchMonitor {
   LaunchMonitor(const LaunchMonitor&) = delete;
   LaunchMonitor& operator=(const LaunchMonitor&) = delete;
 
+  /// For each proc that becomes Ready.
+  void when_ready(std::function<void(Proc&)> handler) { on_ready_ = std::move(handler); }
   /// The ranks of this assignment must be ready within its limit, counted from now.
   void limit(const std::shared_ptr<const Assignment>& assignment);
   void on_birth(keeper::Birth birth);
@@ -53,6 +56,7 @@ class LaunchMonitor {
   OutputReader& outputs_;
   InputWriter& inputs_;
   Options options_;
+  std::function<void(Proc&)> on_ready_;
   std::set<Reactor::TimerId> timers_;
 };
 

@@ -137,6 +137,38 @@ TEST_CASE("agent: a mesh proc that cannot be asked gets SIGTERM at once") {
   CHECK(harness.rank(mesh).states.back().step() == wire::StopStep::term);
 }
 
+TEST_CASE("agent: a mesh proc that is ready before its birth is heard of can be frozen, too") {
+  AgentHarness harness({.settings = {{"heartbeat", "200ms"}, {"session.away", "1s"}}});
+  harness.keeper().send_signal(SIGSTOP);
+  auto request = harness.shell("exec sleep 300");
+  request.kind = wire::ProcKind::mesh;
+  const auto mesh = harness.spawn(std::move(request));
+  harness.wait_state(mesh, State::starting);
+  wire::ProcReadyT ready;
+  ready.proc = ProcId(harness.host(), proc_name(*Name::parse(mesh), 0)).to_string();
+  ready.incarnation = harness.rank(mesh).states.back().incarnation();
+  // It never says anything else.
+  FakeProc proc(harness, ready.proc, ready.incarnation);
+  CHECK(proc.ask(wire::ProcReadyT(ready)).has_value());
+  CHECK(harness.rank(mesh).state() == State::starting);
+  harness.keeper().send_signal(SIGCONT);
+  harness.wait_state(mesh, State::ready);
+  const auto is_frozen = [&] {
+    const auto state = harness.ask<wire::MeshState>(get_state(mesh));
+    REQUIRE(state.has_value());
+    return !state->troubles.empty() && state->troubles.front().trouble() == wire::Trouble::frozen;
+  };
+  const auto deadline = std::chrono::steady_clock::now() + 40s;
+  bool was_frozen = is_frozen();
+  while (!was_frozen && std::chrono::steady_clock::now() < deadline) {
+    harness.run_for(50ms);
+    was_frozen = is_frozen();
+  }
+  CHECK(was_frozen);
+  harness.stop(mesh, 0s);
+  harness.wait_ended(mesh);
+}
+
 TEST_CASE("agent: a real mesh proc: hello, ready, stop in order") {
   AgentHarness harness;
   auto request = harness.command({bin("meshbus_test_proc"), "serve"}, 4);
