@@ -175,12 +175,16 @@ void Job::on_events() {
     if (is_started_) on_started();
     if (is_over_) return;
   }
-  for (const auto& role : roles_) {
+  // First: what a role loses because the job is over is no trouble.
+  note_states();
+  const bool is_over = order_.is_over();
+  for (std::size_t number = 0; number < roles_.size(); ++number) {
+    const auto& role = roles_[number];
     if (!role->is_up()) continue;
     if (const auto frozen = role->events().take_frozen(); frozen && !stop_.has_begun())
       run_.hang.on_frozen(run_.hosts.context(), roles_.views(), role->rank_name(frozen->rank),
                           *frozen, Clock::now());
-    if (stop_.has_begun()) continue;
+    if (stop_.has_begun() || (is_over && !order_.is_ending(number))) continue;
     if (const auto trouble = role->find_trouble()) on_trouble(*role, *trouble);
   }
   on_order();
@@ -236,10 +240,14 @@ void Job::on_trouble(const JobRole& role, const JobRole::Trouble& trouble) {
   order_stop(trouble.words, /*at_once=*/false, &role, trouble.rank);
 }
 
-void Job::on_order() {
+void Job::note_states() {
   for (std::size_t number = 0; number < roles_.size(); ++number) {
     if (roles_[number]->is_up()) order_.set(number, roles_[number]->state());
   }
+}
+
+void Job::on_order() {
+  note_states();
   const bool is_quiet =
       !is_starting() && std::all_of(roles_.begin(), roles_.end(), [](const auto& role) {
         return !role->is_up() || role->is_over();
@@ -253,9 +261,7 @@ void Job::on_order() {
       is_over_ = true;
       return;
     }
-    for (const auto& role : roles_) {
-      if (!role->is_over()) role->release();
-    }
+    roles_.release_others(order_);
     const auto& last = roles_[order_.ending().back()]->name();
     order_stop(last + (order_.ending().size() > 1 ? " has ended, as the last of those that end the "
                                                     "job"
@@ -382,6 +388,10 @@ void Job::drop_output() {
 
 std::optional<int> Job::finish() {
   if (!roles_.is_up()) return code_.value_or(kOwnFailure);
+  // The failure of another role may be heard of first, though it came later: by the clocks of their
+  // hosts.
+  note_states();
+  if (order_.is_done()) roles_.release_others(order_);
   JobEnd::Facts facts{.code = code_,
                       .has_stopped = stop_.has_begun(),
                       .is_starting = is_starting(),

@@ -40,6 +40,8 @@ class Job {
   void on_started();
   void on_start_failed(const Error& error);
   void on_trouble(const JobRole& role, const JobRole::Trouble& trouble);
+  /// Tells order_ how far the roles are.
+  void note_states();
   void on_order();
   void on_time();
   void on_blocked();

@@ -97,7 +97,9 @@ std::optional<int> JobEnd::finish() {
   bool are_ended = !facts_.is_starting;
   for (const auto& role : roles_) {
     roles.push_back(role->outcome());
-    roles.back().has_ended_job = role.get() == facts_.cause;
+    // A failure may be told later than one that came after it.
+    roles.back().ends_job =
+        facts_.cause && (role.get() == facts_.cause || role->ends_job_by_failure());
     are_ended = are_ended && (!role->is_up() || roles.back().ranks.is_ended());
   }
   const auto first = first_failure(roles);

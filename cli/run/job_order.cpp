@@ -123,6 +123,16 @@ bool JobOrder::is_over() const {
                      [&](std::size_t role) { return has_ended(states_[role]); });
 }
 
+bool JobOrder::is_done() const {
+  return is_over() && std::none_of(ending_.begin(), ending_.end(), [&](std::size_t role) {
+           return states_[role] == State::failed;
+         });
+}
+
+bool JobOrder::is_ending(std::size_t role) const {
+  return std::find(ending_.begin(), ending_.end(), role) != ending_.end();
+}
+
 std::string JobOrder::words_of_wait(std::size_t role) const {
   std::string text;
   for (const auto& wait : waits_[role]) {

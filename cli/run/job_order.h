@@ -37,6 +37,10 @@ class JobOrder {
   /// Whether nothing more is to be waited for: the roles that end the job have ended or, when none
   /// does, all have.
   bool is_over() const;
+  /// Whether it is over, and none of the roles that end the job has failed.
+  bool is_done() const;
+  /// Whether the end of the role is waited for, for the job to be over.
+  bool is_ending(std::size_t role) const;
   /// The roles whose end is the end of the job.
   const std::vector<std::size_t>& ending() const { return ending_; }
   /// What a waiting role waits for, in words: "store to be ready, prepare to be done".

@@ -25,6 +25,11 @@ std::string JobRole::rank_name(std::uint64_t rank) const {
   return name_.empty() ? "rank " + std::to_string(rank) : name_ + "[" + std::to_string(rank) + "]";
 }
 
+void JobRole::release(Time at) {
+  const auto failure = is_up_ ? known().first_failure : std::nullopt;
+  is_released_ = is_released_ || !failure || (at && failure->ended && *failure->ended > *at);
+}
+
 JobOrder::State JobRole::state() const {
   using State = JobOrder::State;
   if (!is_up_) return State::waiting;
@@ -100,6 +105,7 @@ std::optional<int> JobRole::code_after_end(const MeshOutcome& outcome, int code,
   if (!parts_.mpi) return std::nullopt;
   parts_.mpi->stop(*parts_.mpi_hosts);
   take_notices();
+  if (is_released_) return std::nullopt;
   const bool was_consequence = mpi_.end(outcome.ranks, outcome.first_failure);
   // Nothing is restarted any more.
   const auto trouble = mpi_.decide(outcome.ranks, /*may_restart=*/false);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -36,10 +37,15 @@ class JobRole {
   void set_up() { is_up_ = true; }
   /// Whether all its ranks have ended, and their output is written.
   bool is_over() const { return is_up_ && events_.is_ended(); }
-  /// The job has ended in order, without this role. Its ranks may lose those of other roles before
-  /// they are told to stop themselves: a first failure from now on does not count.
-  void release() { is_released_ = !is_up_ || !known().first_failure; }
+  /// When a rank ended; nothing: its host does not say.
+  using Time = std::optional<std::chrono::system_clock::time_point>;
+  /// The roles that end the job have ended, the last rank `at` that time, and this role is none of
+  /// them. Its ranks may lose those ranks before they are told to stop themselves: a first failure
+  /// after that time does not count, nor one that is not known yet.
+  void release(Time at);
   JobOrder::State state() const;
+  /// Whether each failure of a rank is a reason to stop the job.
+  bool ends_job_by_failure() const { return !arguments_.keep_going && !may_restart(); }
   MeshOutcome known() const { return parts_.mesh->known(); }
   RoleView view() const { return {name_, *parts_.mesh, events_}; }
   RoleOutcome outcome();
@@ -61,7 +67,7 @@ class JobRole {
   std::optional<int> code_after_end(const MeshOutcome& outcome, int code, bool is_own);
   /// What MPI helpers have told, for the last words; may be empty.
   std::string mpi_words(const MeshOutcome& outcome) const {
-    return mpi_.last_words(outcome.first_failure);
+    return is_released_ ? std::string() : mpi_.last_words(outcome.first_failure);
   }
 
   /// Stops its ranks. Does not wait.

@@ -39,6 +39,16 @@ milliseconds JobRoles::grace() const {
   return longest;
 }
 
+void JobRoles::release_others(const JobOrder& order) {
+  JobRole::Time at;
+  for (const auto number : order.ending()) {
+    for (const auto& rank : roles_[number]->known().ranks) at = std::max(at, rank.ended);
+  }
+  for (std::size_t number = 0; number < size(); ++number) {
+    if (!order.is_ending(number)) roles_[number]->release(at);
+  }
+}
+
 RoleViews JobRoles::views() const {
   RoleViews views;
   for (const auto& role : roles_) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/run/event_bell.h"
+#include "cli/run/job_order.h"
 #include "cli/run/job_role.h"
 #include "cli/run/role_view.h"
 #include "cli/run/run_job.h"
@@ -34,6 +35,8 @@ class JobRoles {
   std::chrono::milliseconds grace() const;
   /// Those that are up.
   RoleViews views() const;
+  /// Those that end the job have ended: how the others end from then on does not count.
+  void release_others(const JobOrder& order);
 
  private:
   std::vector<std::unique_ptr<JobRole>> roles_;

@@ -9,6 +9,7 @@
 #include "cli/run/rank_map.h"
 #include "cli/support/rank_json.h"
 #include "cli/support/text_error.h"
+#include "common/base/requester_text.h"
 
 namespace meshbus::cli {
 namespace {
@@ -54,11 +55,11 @@ std::optional<RoleFailure> first_failure(const std::vector<RoleOutcome>& roles) 
   for (const auto& role : roles) {
     if (!role.ranks.first_failure) continue;
     const auto& report = *role.ranks.first_failure;
-    // An earlier one of another role was left to a restart.
-    if (role.has_ended_job) return RoleFailure{&role, &report};
     const bool is_earlier =
         first && first->report->ended && report.ended && *report.ended < *first->report->ended;
-    if (!first || is_earlier) first = RoleFailure{&role, &report};
+    // An earlier one of a role that ends no job was left to itself.
+    if (!first || (role.ends_job == first->role->ends_job ? is_earlier : role.ends_job))
+      first = RoleFailure{&role, &report};
   }
   return first;
 }
@@ -169,7 +170,7 @@ std::string words_of_a_stop(const std::vector<RoleOutcome>& roles) {
   }
   if (first == nullptr) return {};
   return "meshbus: " + stopped.text() + (stopped.count() == 1 ? " was" : " were") + " stopped by " +
-         (first->stopped_by.empty() ? "another program" : first->stopped_by) +
+         (first->stopped_by.empty() ? "another program" : requester_text(first->stopped_by)) +
          (first->stop_reason.empty() ? "" : ": " + first->stop_reason) + "\n";
 }
 

@@ -21,8 +21,9 @@ struct RoleOutcome {
   std::optional<ProcMeshRef> mesh = {};
   MeshOutcome ranks = {};
   BindingMap bindings = {};
-  /// The job was stopped because of it.
-  bool has_ended_job = false;
+  /// The job was stopped because of a failure, of this role or of another one; and one of this role
+  /// is a reason to stop the job, not left to a restart or to --keep-going.
+  bool ends_job = false;
 };
 
 /// A rank of a role.

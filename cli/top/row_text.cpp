@@ -6,6 +6,7 @@
 
 #include "cli/support/drain_text.h"
 #include "cli/support/usage_text.h"
+#include "common/base/requester_text.h"
 
 namespace meshbus::cli {
 namespace {
@@ -171,7 +172,7 @@ std::string detail_of(const TreeRow& row, Time now) {
                      (report.trouble != Trouble::none ? report.trouble_reason : report.words());
   if (report.restarts > 0) text += ", attempt " + std::to_string(report.restarts + 1);
   if (!report.stop_reason.empty())
-    text += ", stopped by " + report.stopped_by + ": " + report.stop_reason;
+    text += ", stopped by " + requester_text(report.stopped_by) + ": " + report.stop_reason;
   return text;
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cli/support/mesh_pattern.h"
+#include "common/base/requester_text.h"
 #include "meshbus/name.h"
 
 namespace meshbus::cli {
@@ -272,14 +273,14 @@ std::string words_of(const HostEvent& event, bool with_asker) {
     std::string text = event.text;
     if (event.kind == EventKind::stop_asked) text = "a stop was asked for: " + text;
     if (event.kind == EventKind::spawn_refused) text = "a spawn was refused: " + text;
-    if (with_asker && !event.by.empty()) text += " (by " + event.by + ")";
+    if (with_asker && !event.by.empty()) text += " (by " + requester_text(event.by) + ")";
     return text;
   }
   const auto& end = *event.end;
   if (end.step == StopStep::none) return end.words();
   std::string text = "stopped";
   if (!end.stop_reason.empty()) text += ": " + end.stop_reason;
-  if (with_asker && !end.stopped_by.empty()) text += " (by " + end.stopped_by + ")";
+  if (with_asker && !end.stopped_by.empty()) text += " (by " + requester_text(end.stopped_by) + ")";
   text += "; ";
   if (end.cause == Cause::killed_after_grace) {
     text += "it outlived SIGTERM and was killed when its grace was over";

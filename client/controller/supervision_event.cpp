@@ -1,6 +1,7 @@
 #include "client/controller/supervision_event.h"
 
 #include "client/src/base/wire_reports.h"
+#include "common/base/requester_text.h"
 #include "wire/supervision_generated.h"
 
 namespace meshbus {
@@ -39,7 +40,8 @@ std::string origin_of(const RankReport& rank) {
     default: text += "; cause: " + std::string(to_string(rank.cause));
   }
   if (rank.step != StopStep::none && !(rank.stopped_by.empty() && rank.stop_reason.empty())) {
-    text += "; stopped by " + (rank.stopped_by.empty() ? "its host" : rank.stopped_by);
+    text +=
+        "; stopped by " + (rank.stopped_by.empty() ? "its host" : requester_text(rank.stopped_by));
     if (!rank.stop_reason.empty()) text += ": " + rank.stop_reason;
   }
   if (rank.because) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/base/requester_text.h"
 #include "wire/ledger_generated.h"
 
 namespace meshbus::host {
@@ -45,10 +46,11 @@ void Drains::resume(const DrainScope& scope) {
 Result<void> Drains::check_start(std::string_view mesh, const ProcId& owner) const {
   for (const auto& [order, work] : entries_) {
     if (!order.scope.covers(mesh, owner)) continue;
-    std::string why = "host " + host_ + (work ? " is being drained of " : " is kept drained of ") +
-                      order.scope.words() + ", asked for by " +
-                      (order.stop.requester.empty() ? "somebody" : order.stop.requester) + ": " +
-                      order.stop.reason;
+    std::string why =
+        "host " + host_ + (work ? " is being drained of " : " is kept drained of ") +
+        order.scope.words() + ", asked for by " +
+        (order.stop.requester.empty() ? "somebody" : requester_text(order.stop.requester)) + ": " +
+        order.stop.reason;
     why +=
         order.hold
             ? "; nothing of that is started here until the hold is ended (meshbus drain --resume)"

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "client/src/base/wire_reports.h"
+#include "common/base/requester_text.h"
 #include "wire/supervision_generated.h"
 
 namespace meshbus {
@@ -201,8 +202,8 @@ tl::unexpected<Error> RanksStart::creation_error(const RankTable& table) const {
   });
   if (stopped != fallen.end()) {
     const auto& by = table.rank(*stopped).stopped_by;
-    detail +=
-        ". Stopped" + (by.empty() ? "" : " by " + by) + ": " + table.rank(*stopped).stop_reason;
+    detail += ". Stopped" + (by.empty() ? "" : " by " + requester_text(by)) + ": " +
+              table.rank(*stopped).stop_reason;
   }
   if (first && !first->stderr_tail.empty()) {
     detail += "\nlast lines of rank " + std::to_string(first->rank) + " on stderr:\n" +

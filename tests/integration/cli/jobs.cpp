@@ -313,6 +313,47 @@ TEST_CASE("jobs: a rank that loses another role before its own stop is no failur
   CHECK(json.at("roles").at(1).at("ranks").at(0).at("exit_code") == 3);
 }
 
+TEST_CASE(
+    "jobs: a rank that loses the role that ends the job is no failure, also when told first") {
+  StandingHost h0;
+  StandingHost h1;
+  const TempDir dir;
+  // The end of the main role is heard of late: its host says nothing until the store is stopped,
+  // because the client has ended with 3.
+  const auto broker = std::to_string(h1.roles().broker);
+  std::ofstream(dir / "store.sh") << "trap 'kill -CONT " + broker + "; exit 0' TERM\ntouch " +
+                                         dir / "up" + "\nwhile :; do sleep 0.02; done\n";
+  std::ofstream(dir / "client.sh") << "until test -s " + dir / "main.pid" +
+                                          "; do sleep 0.02; done\n"
+                                          "while kill -0 $(cat " +
+                                          dir / "main.pid" +
+                                          ") 2>/dev/null; do sleep 0.02; done\nexit 3\n";
+  std::ofstream(dir / "main.sh") << "until test -e " + dir / "up" +
+                                        "; do sleep 0.02; done\nkill -STOP " + broker +
+                                        "\necho $$ >" + dir / "main.tmp" + "\nmv " +
+                                        dir / "main.tmp" + " " + dir / "main.pid" + "\nexit ";
+  std::string text = "hosts = 2\n";
+  const auto add = [&](const std::string& role, const std::string& keys) {
+    text += "[roles." + role + "]\ncommand = [\"sh\", \"" + dir / (role + ".sh") + "\"]\n" + keys;
+  };
+  add("store", "on = 0\n");
+  add("client", "on = 0\n");
+  add("main", "on = 1\nends-job = true\n");
+  const auto job = write_job(dir, text);
+  const auto main = read_file(dir / "main.sh");
+  // A main role that fails is the first failure, also when it is told last.
+  for (const int code : {0, 4}) {
+    CAPTURE(code);
+    for (const char* file : {"up", "main.pid"}) std::filesystem::remove(dir / file);
+    std::ofstream(dir / "main.sh") << main << code << "\n";
+    const auto run = run_cli({"run", "--hosts", h0.address() + "," + h1.address(), "--job", job});
+    INFO(run.err);
+    CHECK(run.status == ExitStatus::exited(code));
+    CHECK(has(run.err, "first failure: main") == (code != 0));
+    CHECK_FALSE(has(run.err, "first failure: client"));
+  }
+}
+
 TEST_CASE("cli: the services of the compose file of the examples run as roles") {
   const TempDir dir;
   const auto finished =

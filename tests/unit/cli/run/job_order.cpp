@@ -92,6 +92,12 @@ TEST_CASE("job_order: a job is over when all roles have ended, or those that end
   CHECK_FALSE(some.is_over());
   some.set(2, State::done);
   CHECK(some.is_over());
+  CHECK(some.is_done());
+  CHECK_FALSE(some.is_ending(0));
+  CHECK(some.is_ending(1));
+  some.set(1, State::failed);
+  CHECK(some.is_over());
+  CHECK_FALSE(some.is_done());
 }
 
 TEST_CASE("job_order: what cannot be waited for is refused, with the role and what was meant") {
