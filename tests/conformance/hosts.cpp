@@ -138,7 +138,8 @@ TEST_CASE(
   auto more = must(HostMesh::attach(context, "grown", grown, {.deadline = in_time}));
   Heard heard;
   auto ranks = must(more.spawn("ranks", extent("gpu=2"), shell("exec " + sleep), heard.handlers()));
-  CHECK(processes_with(sleep).size() == 4);
+  // A shell that has just started may not be `sleep` yet.
+  CHECK(wait_until([&] { return processes_with(sleep).size() == 4; }, in_time));
   CHECK(host_directories().size() == 3);
   must(mesh.stop());
   CHECK(wait_until([&] { return processes_with(sleep).empty() && host_directories().size() == 1; },

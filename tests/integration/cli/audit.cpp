@@ -142,7 +142,8 @@ TEST_CASE("attacks S8: it is written down which key did what, and what was refus
   CHECK(signalled.out.find("SIGKILL was asked for (asked for by operator alice at 127.0.0.1") !=
         std::string::npos);
   const auto less = run_cli({"why", "other", "--hosts", hosts}, keys.as("eve"));
-  CHECK(less.out.find("client-") != std::string::npos);
+  CHECK(less.out.find(" (by a command or launcher at ") != std::string::npos);
+  CHECK(less.out.find("client-") == std::string::npos);
   CHECK(less.out.find("operator alice") == std::string::npos);
 
   // It is for operators.
