@@ -247,7 +247,6 @@ void Job::note_states() {
 }
 
 void Job::on_order() {
-  note_states();
   const bool is_quiet =
       !is_starting() && std::all_of(roles_.begin(), roles_.end(), [](const auto& role) {
         return !role->is_up() || role->is_over();
