@@ -14,6 +14,7 @@ namespace {
 
 constexpr int kBadConfiguration = 78;  // EX_CONFIG
 constexpr int kFailed = 1;
+constexpr char kOver[] = "this attempt of the job is over";
 
 Result<std::string> variable(const char* name) {
   const char* const text = std::getenv(name);
@@ -56,7 +57,8 @@ Helper::Helper(const HelperOptions& options, os::MpiDirectory directory)
     : options_(options),
       layout_(options.ranks, options.hosts),
       directory_(std::move(directory)),
-      door_(reactor_, {.on_hello = [this](const RankHello& hello) { return on_hello(hello); },
+      door_(reactor_, {.check = [this](const RankHello& hello) { return check(hello); },
+                       .on_hello = [this](const RankHello& hello) { on_hello(hello); },
                        .on_line = [this](const RankHello& hello,
                                          std::string_view line) { on_line(hello, line); },
                        .on_end = [this](const RankHello& hello) { on_end(hello); }}),
@@ -94,25 +96,43 @@ void Helper::begin_attempt(std::uint64_t attempt) {
   attempt_ = attempt;
   fences_ = 0;
   has_told_begun_ = false;
+  has_let_in_ = false;
+  for (const auto& [rank, entries] : std::exchange(waiting_, {}))
+    door_.answer(rank, fail(ErrorCode::refused, kOver));
   pmi1_ = std::make_unique<Pmi1Server>(layout_, options_.host);
 }
 
-Result<std::vector<std::string>> Helper::on_hello(const RankHello& hello) {
+Result<void> Helper::check(const RankHello& hello) {
   const auto block = layout_.block_of(options_.host);
   if (hello.rank < block.begin || hello.rank >= block.end)
     return fail(ErrorCode::out_of_range,
                 "rank " + std::to_string(hello.rank) + " is not one of this host");
-  if (hello.attempt < attempt_) return fail(ErrorCode::refused, "this attempt of the job is over");
+  if (hello.attempt < attempt_) return fail(ErrorCode::refused, kOver);
   if (hello.attempt > attempt_) begin_attempt(hello.attempt);
+  return {};
+}
+
+void Helper::on_hello(const RankHello& hello) {
+  auto entries = environment(hello.rank);
+  if (!entries || has_let_in_ || !service_ || !service_->begins_together())
+    return door_.answer(hello.rank, entries);
+  waiting_[hello.rank] = std::move(*entries);
+  if (waiting_.size() < layout_.block_of(options_.host).size()) return;
+  has_let_in_ = true;
+  for (const auto& [rank, given] : std::exchange(waiting_, {})) door_.answer(rank, given);
+}
+
+Result<std::vector<std::string>> Helper::environment(std::uint64_t rank) {
+  const auto block = layout_.block_of(options_.host);
   std::vector<std::string> entries = {
       "PMI_FD=?",
-      "PMI_RANK=" + std::to_string(hello.rank),
+      "PMI_RANK=" + std::to_string(rank),
       "PMI_SIZE=" + std::to_string(layout_.ranks()),
-      "MPI_LOCALRANKID=" + std::to_string(hello.rank - block.begin),
+      "MPI_LOCALRANKID=" + std::to_string(rank - block.begin),
       "MPI_LOCALNRANKS=" + std::to_string(block.size()),
   };
   if (!service_) return entries;
-  auto more = service_->environment(hello.rank, hello.attempt);
+  auto more = service_->environment(rank, attempt_);
   if (!more) return more;
   entries.insert(entries.end(), more->begin(), more->end());
   return entries;
@@ -142,6 +162,7 @@ void Helper::carry_out(const Pmi1Server::Outcome& outcome) {
 
 void Helper::on_end(const RankHello& hello) {
   if (hello.attempt != attempt_) return;
+  waiting_.erase(hello.rank);
   if (pmi1_->is_inside(hello.rank) || (service_ && service_->is_inside(hello.rank)))
     tell({.kind = Notice::Kind::unfinalized, .rank = hello.rank});
   else if (!pmi1_->has_begun(hello.rank) && !(service_ && service_->has_begun(hello.rank)))

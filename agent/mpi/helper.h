@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -46,7 +47,9 @@ class Helper {
   void stop() { reactor_.stop(); }
 
  private:
-  Result<std::vector<std::string>> on_hello(const RankHello& hello);
+  Result<void> check(const RankHello& hello);
+  void on_hello(const RankHello& hello);
+  Result<std::vector<std::string>> environment(std::uint64_t rank);
   void on_line(const RankHello& hello, std::string_view line);
   void on_end(const RankHello& hello);
   void on_letter(std::uint64_t from, Letter letter);
@@ -66,6 +69,9 @@ class Helper {
   std::unique_ptr<RankService> service_;
   std::unique_ptr<Pmi1Server> pmi1_;
   std::uint64_t attempt_ = 0;
+  bool has_let_in_ = false;  ///< The ranks of this attempt.
+  /// Ranks that begin together, until the last one is there: their environments.
+  std::map<std::uint64_t, std::vector<std::string>> waiting_;
   std::uint64_t fences_ = 0;
   bool has_told_begun_ = false;  ///< In this attempt.
   Proc* proc_ = nullptr;

@@ -210,9 +210,12 @@ Result<std::vector<std::string>> PmixService::environment(std::uint64_t rank,
   if (std::getenv("MESHBUS_MPI_ONE_MACHINE") != nullptr)
     entries.emplace_back("OMPI_MCA_reachable=weighted");
   // A rank that spins keeps the CPU from the one that it waits for.
-  if (parts_.layout.block_of(parts_.host).size() > usable_cpus())
-    entries.emplace_back("OMPI_MCA_mpi_yield_when_idle=1");
+  if (begins_together()) entries.emplace_back("OMPI_MCA_mpi_yield_when_idle=1");
   return entries;
+}
+
+bool PmixService::begins_together() const {
+  return parts_.layout.block_of(parts_.host).size() > usable_cpus();
 }
 
 bool PmixService::is_inside(std::uint64_t rank) const {

@@ -22,6 +22,7 @@ class PmixService final : public RankService, private PmixHost {
   ~PmixService() override = default;
 
   Result<std::vector<std::string>> environment(std::uint64_t rank, std::uint64_t attempt) override;
+  bool begins_together() const override;
   bool is_inside(std::uint64_t rank) const override;
   bool has_begun(std::uint64_t rank) const override;
   void on_letter(std::uint64_t from, Letter letter) override;

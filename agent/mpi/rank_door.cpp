@@ -123,15 +123,18 @@ void RankDoor::read(int fd) {
 void RankDoor::take_line(int fd, std::string_view line) {
   auto& connection = *connections_.at(fd);
   if (connection.is_known) return handlers_.on_line(connection.hello, line);
-  auto hello = RankHello::parse(line);
-  auto answer =
-      hello ? handlers_.on_hello(*hello) : Result<std::vector<std::string>>(fail(hello.error()));
-  if (answer) {
-    connection.hello = *hello;
-    connection.is_known = true;
-    by_rank_[hello->rank] = fd;
-  }
-  write_all(fd, pack(answer));
+  const auto hello = RankHello::parse(line);
+  if (!hello) return write_all(fd, pack(fail(hello.error())));
+  if (auto checked = handlers_.check(*hello); !checked)
+    return write_all(fd, pack(fail(checked.error())));
+  connection.hello = *hello;
+  connection.is_known = true;
+  by_rank_[hello->rank] = fd;
+  handlers_.on_hello(*hello);
+}
+
+void RankDoor::answer(std::uint64_t rank, const Result<std::vector<std::string>>& entries) {
+  write(rank, pack(entries));
 }
 
 void RankDoor::write(std::uint64_t rank, std::string_view text) {

@@ -21,9 +21,10 @@ namespace meshbus::mpi {
 class RankDoor {
  public:
   struct Handlers {
-    /// What the rank is to have in its environment (`NAME=VALUE`), or why it gets nothing. The
-    /// connection is that of the rank from now on.
-    std::function<Result<std::vector<std::string>>(const RankHello&)> on_hello;
+    /// Whether the rank may come in. One that may not is told why.
+    std::function<Result<void>(const RankHello&)> check;
+    /// The connection is that of the rank from now on. It waits for answer().
+    std::function<void(const RankHello&)> on_hello;
     std::function<void(const RankHello&, std::string_view line)> on_line;
     std::function<void(const RankHello&)> on_end;
   };
@@ -35,6 +36,9 @@ class RankDoor {
 
   /// Errors: io_error.
   Result<void> open(const std::string& name);
+  /// To a rank that waits: what it is to have in its environment (`NAME=VALUE`), or why it gets
+  /// nothing and ends.
+  void answer(std::uint64_t rank, const Result<std::vector<std::string>>& entries);
   /// To the rank, if it is connected. It reads what it asked for, so this never waits long.
   void write(std::uint64_t rank, std::string_view text);
   /// Sends SIGKILL to the process that connected as this rank, if it is there. Errors: io_error.

@@ -1,8 +1,12 @@
 // `meshbus run --mpi`: unmodified programs of MPICH and Open MPI.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <csignal>
+#include <limits>
 #include <optional>
+#include <sstream>
+#include <thread>
 
 #include "tests/integration/mpi/fixture.h"
 
@@ -196,6 +200,29 @@ TEST_CASE("mpi: a job whose launcher is killed leaves nothing, either" *
   job.send_signal(SIGKILL);
   job.wait_exit(in_time);
   CHECK(wait_until([&] { return mpi_leftovers_since(before).empty(); }, in_time));
+}
+
+TEST_CASE("mpi: more ranks than CPUs begin together, so that none waits with a CPU for the last" *
+          doctest::test_suite(need::open_mpi)) {
+  const auto ranks = std::thread::hardware_concurrency() + 16;
+  // Says when its process was started, and when its program began, in ticks since the boot.
+  const std::string script =
+      "read -r now rest </proc/uptime; read -r line </proc/$$/stat; set -- $line; "
+      "echo ${22} ${now%.*}${now#*.}; i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done";
+  const auto finished =
+      run_job_of({"--mpi=pmix", "-n", std::to_string(ranks)}, {"sh", "-c", script});
+  INFO(finished.err);
+  INFO(finished.out);
+  std::uint64_t last_start = 0;
+  auto first_begin = std::numeric_limits<std::uint64_t>::max();
+  std::istringstream out(finished.out);
+  std::size_t count = 0;
+  for (std::uint64_t started = 0, began = 0; out >> started >> began; ++count) {
+    last_start = std::max(last_start, started);
+    first_begin = std::min(first_begin, began);
+  }
+  CHECK(count == ranks);
+  CHECK(last_start <= first_begin);
 }
 
 TEST_CASE("mpi: programs that use mpi4py" * doctest::test_suite(need::mpi4py)) {
