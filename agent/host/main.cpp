@@ -105,7 +105,7 @@ class Program {
     };
     events.on_keeper_lost = [this] {
       os::kill_with_keeper();
-      lifeline_.send("failed keeper lost");
+      lifeline_.send("failed " + std::string(os::kKeeperLost));
       end(give_up(exits::kSoftware, "the keeper is gone, so this agent cannot go on"));
     };
     return events;

@@ -9,6 +9,9 @@
 
 namespace meshbus::os {
 
+/// What an agent says, as `failed keeper lost`, before it ends because its keeper has.
+inline constexpr std::string_view kKeeperLost = "keeper lost";
+
 /// One end of a lifeline: a SEQPACKET socket with small text messages between the warden and a
 /// role. The end of it means that the other side is dead.
 class Lifeline {

@@ -109,7 +109,7 @@ void Warden::turn() {
   if (sequence_.deadline() && Clock::now() >= *sequence_.deadline()) on_deadline();
   if (sequence_.phase() != Phase::running) return;
   if (const auto lost = upgrader_.turn(Clock::now())) on_exit(*lost, "cannot be started");
-  restarts_.turn(Clock::now());
+  if (!restarts_.turn(Clock::now())) return end_without_agent();
   if (frozen_.due() && Clock::now() >= *frozen_.due()) look_for_frozen();
   exporter_.turn(Clock::now(), roles_);
 }
@@ -258,9 +258,8 @@ void Warden::on_exit(RoleName name, const std::string& how) {
   if (phase == Phase::running && name == RoleName::broker)
     return restarts_.on_broker_lost(how, Clock::now());
   if (phase == Phase::running && name == RoleName::agent) {
-    if (restarts_.on_agent_lost(how, Clock::now())) return;
-    exit_code_ = kExitSoftware;
-    return enter(Phase::sweeping);
+    if (!restarts_.on_agent_lost(how, Clock::now())) end_without_agent();
+    return;
   }
   if (name == RoleName::keeper) {
     if (phase == Phase::running) {
@@ -270,6 +269,11 @@ void Warden::on_exit(RoleName name, const std::string& how) {
     if (phase < Phase::sweeping || (phase == Phase::sweeping && !has_swept_)) sweep();
   }
   if (const Phase next = sequence_.after_exit(name); next != phase) enter(next);
+}
+
+void Warden::end_without_agent() {
+  exit_code_ = kExitSoftware;
+  enter(Phase::sweeping);
 }
 
 void Warden::on_deadline() {

@@ -62,6 +62,7 @@ class Warden {
   void enter(Phase phase);
   void end(int exit_code, std::chrono::milliseconds grace);
   void fail_start(int exit_code, const std::string& why);
+  void end_without_agent();
   void sweep();
   int finish();
 

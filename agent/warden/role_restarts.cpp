@@ -1,9 +1,16 @@
 #include "agent/warden/role_restarts.h"
 
+#include <algorithm>
 #include <chrono>
+
+#include "agent/os/lifeline.h"
 
 namespace meshbus::warden {
 namespace {
+
+/// The kernel closes the descriptors of a process before it tells of its end, on a busy machine
+/// long before.
+constexpr std::chrono::seconds kKeeperEnd(5);
 
 std::string describe_loss(const Role& role, const std::string& how) {
   return "the " + role.name + " " +
@@ -27,8 +34,16 @@ void RoleRestarts::on_broker_lost(const std::string& how, Time now) {
   if (delay == 0ms) restart_broker(now);
 }
 
-void RoleRestarts::turn(Time now) {
+std::optional<RoleRestarts::Time> RoleRestarts::due() const noexcept {
+  if (broker_due_ && agent_due_) return std::min(*broker_due_, *agent_due_);
+  return broker_due_ ? broker_due_ : agent_due_;
+}
+
+bool RoleRestarts::turn(Time now) {
   if (broker_due_ && now >= *broker_due_) restart_broker(now);
+  if (!agent_due_ || now < *agent_due_) return true;
+  agent_due_.reset();
+  return restart_agent(agent_end_, now);
 }
 
 void RoleRestarts::restart_broker(Time now) {
@@ -40,6 +55,14 @@ void RoleRestarts::restart_broker(Time now) {
 }
 
 bool RoleRestarts::on_agent_lost(const std::string& how, Time now) {
+  if (role(RoleName::agent).said != os::kKeeperLost || !role(RoleName::keeper).alive())
+    return restart_agent(how, now);
+  agent_due_ = now + kKeeperEnd;
+  agent_end_ = how;
+  return true;
+}
+
+bool RoleRestarts::restart_agent(const std::string& how, Time now) {
   const std::string lost = describe_loss(role(RoleName::agent), how);
   if (is_agent_vital_) {
     log_.note(lost + ": ending the host, as configured");

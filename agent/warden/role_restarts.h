@@ -32,11 +32,12 @@ class RoleRestarts {
   /// job: it is restarted for as long as the host runs.
   void on_broker_lost(const std::string& how, Time now);
   /// When turn() has something to do.
-  std::optional<Time> due() const noexcept { return broker_due_; }
-  /// Starts the broker when that is due.
-  void turn(Time now);
+  std::optional<Time> due() const noexcept;
+  /// Starts the broker and the agent when that is due. False: as of on_agent_lost().
+  bool turn(Time now);
   /// The agent has ended; the keeper holds the procs, which do not notice. False: it does not run
-  /// again, so the host has to end.
+  /// again, so the host has to end. An agent that ended because its keeper did is not started
+  /// before the keeper's end had time to be heard of, by which the host ends.
   bool on_agent_lost(const std::string& how, Time now);
   /// Whether an agent that ends now is started again.
   bool may_restart_agent(Time now) const {
@@ -46,6 +47,7 @@ class RoleRestarts {
  private:
   Role& role(RoleName name) { return roles_[static_cast<std::size_t>(name)]; }
   void restart_broker(Time now);
+  bool restart_agent(const std::string& how, Time now);
 
   std::span<Role, kRoleCount> roles_;
   RoleStarter& starter_;
@@ -55,6 +57,8 @@ class RoleRestarts {
   RestartPolicy broker_policy_{{.most = std::nullopt}};
   RestartPolicy agent_policy_{{.most = RestartPolicy::kAgentRestarts}};
   std::optional<Time> broker_due_;  ///< When the dead broker is started again.
+  std::optional<Time> agent_due_;   ///< When an agent that lost its keeper is.
+  std::string agent_end_;           ///< How that one ended.
 };
 
 }  // namespace meshbus::warden

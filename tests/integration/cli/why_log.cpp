@@ -1,13 +1,17 @@
 // `meshbus why` and the event log of a host (spec 4.9): what is told although agent, keeper or host
 // died.
 #include <doctest/doctest.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
 
+#include <cerrno>
 #include <csignal>
 #include <fstream>
 #include <optional>
 #include <set>
 
 #include "tests/integration/cli/why_world.h"
+#include "tests/integration/needs.h"
 
 namespace meshbus::test::why_world {
 
@@ -151,6 +155,31 @@ TEST_CASE("why: who dies with the keeper says so, and whether it was frozen") {
     for (const auto& rank : report.at("ranks"))
       CHECK(rank.at("cause") == (signal == SIGSTOP ? "frozen" : "keeper_lost"));
   }
+}
+
+TEST_CASE("why: a keeper whose end is heard of after that of its agent is what ended the host" *
+          doctest::test_suite(need::root)) {
+  const TempDir logs;
+  StandingHost host({"--set", "logs.directory=" + logs.path().string()});
+  const auto roles = host.roles();
+  // Whoever traces a process hears of its end before its parent does.
+  REQUIRE(::ptrace(PTRACE_SEIZE, roles.keeper, nullptr, nullptr) == 0);
+  REQUIRE(::kill(roles.keeper, SIGKILL) == 0);
+  const bool has_agent_ended =
+      wait_until([&] { return ::kill(roles.agent, 0) != 0 && errno == ESRCH; }, in_time);
+  CHECK(::waitpid(roles.keeper, nullptr, __WALL) == roles.keeper);
+  REQUIRE(has_agent_ended);
+  host.process().wait_exit(in_time);
+  std::string told;
+  for (const auto& entry : std::filesystem::directory_iterator(logs.path())) {
+    if (!entry.path().filename().string().starts_with("events-")) continue;
+    for (const auto& line : lines_of(read_file(entry.path()))) {
+      const auto event = parse_json(line);
+      if (event.at("kind") == "role_ended") told += event.at("text").get<std::string>() + "\n";
+    }
+  }
+  CHECK(told ==
+        "the keeper was killed by SIGKILL: its procs were killed with it; ending the host\n");
 }
 
 TEST_CASE("why: an agent that is lost for good is what its launcher names") {
