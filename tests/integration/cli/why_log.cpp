@@ -162,7 +162,7 @@ TEST_CASE("why: a keeper whose end is heard of after that of its agent is what e
   const TempDir logs;
   StandingHost host({"--set", "logs.directory=" + logs.path().string()});
   const auto roles = host.roles();
-  // Whoever traces a process hears of its end before its parent does.
+  // The tracer of a process hears of its end before its parent does.
   REQUIRE(::ptrace(PTRACE_SEIZE, roles.keeper, nullptr, nullptr) == 0);
   REQUIRE(::kill(roles.keeper, SIGKILL) == 0);
   const bool has_agent_ended =
