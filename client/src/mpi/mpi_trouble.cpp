@@ -1,6 +1,7 @@
 #include "client/src/mpi/mpi_trouble.h"
 
 #include <algorithm>
+#include <chrono>
 
 namespace meshbus {
 
@@ -15,6 +16,11 @@ constexpr std::uint64_t kSpreadUs = 1'000'000;
 /// 255; Open MPI 5: MPI_ERR_UNKNOWN, MPI_ERR_PROC_FAILED, MPI_ERR_PROC_FAILED_PENDING.
 bool is_of_library(int code) {
   return code < 0 || code > 255 || code == 14 || code == 75 || code == 76;
+}
+
+std::uint64_t time_us(std::chrono::system_clock::time_point time) {
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::microseconds>(time.time_since_epoch()).count());
 }
 
 }  // namespace
@@ -143,12 +149,15 @@ bool MpiTrouble::end(const std::vector<RankReport>& ranks, const std::optional<R
 }
 
 std::optional<MpiTrouble::Verdict> MpiTrouble::abort_of(const RankReport& failure) const {
-  const auto is_abort = [&](const Notice& notice) {
+  const auto* const first = earliest([&](const Notice& notice) {
     return notice.attempt == failure.restarts && notice.kind == Notice::Kind::abort;
-  };
-  if (!earliest([&](const Notice& one) { return one.rank == failure.rank && is_abort(one); }))
-    return std::nullopt;
-  return verdict_of(*earliest(is_abort));
+  });
+  if (first == nullptr) return std::nullopt;
+  const bool is_library_end = is_of_library(failure.exit_code) && failure.ended &&
+                              time_us(*failure.ended) >= first->time_us;
+  // end() may have taken its notice away, since its abort follows from the other one.
+  if (!is_library_end && !aborted_.contains({failure.rank, failure.restarts})) return std::nullopt;
+  return verdict_of(*first);
 }
 
 std::optional<std::string> MpiTrouble::words_of(const RankReport& failure) const {

@@ -40,7 +40,8 @@ class MpiTrouble {
   /// for that is no cause any more: another rank had ended before, and was heard of later.
   bool end(const std::vector<RankReport>& ranks, const std::optional<RankReport>& first);
   /// The abort that the rank which has failed took part in: the first one of that attempt. Ranks
-  /// that lose the one that has called MPI_Abort abort, too, and may end earlier.
+  /// that lose the one that has called MPI_Abort abort, too, or exit with a code of their library,
+  /// and may end earlier.
   std::optional<Verdict> abort_of(const RankReport& failure) const;
   /// The same in words: "MPI_Abort(7) by rank 3".
   std::optional<std::string> words_of(const RankReport& failure) const;

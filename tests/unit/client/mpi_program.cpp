@@ -4,6 +4,8 @@
 
 #include <unistd.h>
 
+#include <chrono>
+
 #include "client/src/mpi/mpi_trouble.h"
 #include "client/src/mpi/needed_libraries.h"
 #include "tests/support/temp_dir.h"
@@ -263,4 +265,28 @@ TEST_CASE("mpi_trouble: what was decided for an abort changes when an earlier en
   CHECK(own.decide(ranks, false)->code == 7);
   CHECK_FALSE(own.end(ranks, ranks[1]));
   CHECK(own.decide(ranks, false)->code == 7);
+
+  // The end of that one is heard of first, and its own abort is known to follow from the other.
+  MpiTrouble late;
+  late.add({.kind = Notice::Kind::abort, .rank = 0, .code = 7, .time_us = 1000});
+  late.add({.kind = Notice::Kind::unfinalized, .rank = 0, .time_us = 1001});
+  late.add({.kind = Notice::Kind::abort, .rank = 1, .code = 14, .time_us = 1003});
+  CHECK_FALSE(late.end(ranks, ranks[1]));
+  REQUIRE(late.abort_of(ranks[1]));
+  CHECK(late.abort_of(ranks[1])->code == 7);
+  CHECK(late.last_words(ranks[1]) == "meshbus: first cause: MPI_Abort(7) by rank 0\n");
+
+  // Its library says nothing, and exits: after the abort, or before it.
+  using std::chrono::microseconds;
+  MpiTrouble mute;
+  mute.add({.kind = Notice::Kind::abort, .rank = 0, .code = 7, .time_us = 1000});
+  ranks[1].exit_code = 14;
+  ranks[1].ended = std::chrono::system_clock::time_point(microseconds(1003));
+  REQUIRE(mute.abort_of(ranks[1]));
+  CHECK(mute.abort_of(ranks[1])->code == 7);
+  ranks[1].ended = std::chrono::system_clock::time_point(microseconds(999));
+  CHECK_FALSE(mute.abort_of(ranks[1]));
+  ranks[1].exit_code = 3;
+  ranks[1].ended = std::chrono::system_clock::time_point(microseconds(1003));
+  CHECK_FALSE(mute.abort_of(ranks[1]));
 }
