@@ -61,9 +61,10 @@ std::string overall_of(const wire::MeshOverviewT& mesh) {
 }
 
 Json mesh_json(const wire::MeshOverviewT& mesh) {
-  Json json = {{"mesh", mesh.mesh},  {"overall", overall_of(mesh)}, {"ranks", mesh.ranks},
-               {"live", mesh.live},  {"failed", mesh.failed},       {"monitored", mesh.monitored},
-               {"owned", mesh.owned}};
+  Json json = {{"mesh", mesh.mesh},           {"overall", overall_of(mesh)},
+               {"ranks", mesh.ranks},         {"live", mesh.live},
+               {"unheard", mesh.unheard},     {"failed", mesh.failed},
+               {"monitored", mesh.monitored}, {"owned", mesh.owned}};
   const auto* const owner = mesh.ownership.get();
   json["owner"] = owner == nullptr || owner->gone ? Json(nullptr) : Json(owner->owner);
   json["lease_ms"] =
@@ -114,8 +115,11 @@ void print_controller(const wire::ControllerStateT& controller) {
 
 void print_mesh(const wire::MeshOverviewT& mesh) {
   std::cout << "  " << std::left << std::setw(32) << mesh.mesh << " " << std::setw(10)
-            << overall_of(mesh) << " " << mesh.live << " of " << mesh.ranks << " live, "
-            << mesh.failed << " failed; ";
+            << overall_of(mesh) << " " << mesh.live << " of " << mesh.ranks << " live"
+            << (mesh.unheard == 0
+                    ? ""
+                    : " (" + std::to_string(mesh.unheard) + " on hosts that do not answer)")
+            << ", " << mesh.failed << " failed; ";
   const auto* const owner = mesh.ownership.get();
   if (owner == nullptr || owner->gone) {
     std::cout << "nobody answers for it";

@@ -84,6 +84,8 @@ class ActorMeshController {
   bool is_monitored() const noexcept { return !events_.queue().is_complete(); }
   std::uint64_t generation() const noexcept { return events_.queue().generation(); }
   std::uint64_t live() const noexcept { return count(Standing::live) + count(Standing::unheard); }
+  /// Actors in live() whose host or proc does not answer.
+  std::uint64_t unheard() const noexcept { return count(Standing::unheard); }
   std::uint64_t failed() const noexcept { return count(Standing::failed); }
   std::uint64_t size() const noexcept { return events_.size(ranks_.size()); }
   Status::Kind overall() const;

@@ -385,6 +385,7 @@ ControllerCounts Controller::counts() const {
   for (const auto& [name, mesh] : supervisor_.meshes()) {
     counts.ranks += mesh.size();
     counts.live += mesh.live();
+    counts.unheard += mesh.unheard();
     counts.failed += mesh.failed();
   }
   counts.is_up = gateway_.bus() != nullptr && gateway_.bus()->is_up();

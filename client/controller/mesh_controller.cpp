@@ -421,6 +421,12 @@ std::uint64_t MeshController::live_on(const HostAddr& host) const {
   return found == parts_.end() ? 0 : book().live_on(found->first);
 }
 
+std::uint64_t MeshController::unheard() const {
+  std::uint64_t ranks = 0;
+  for (const auto& [host, part] : parts_) ranks += part.is_silent ? book().live_on(host) : 0;
+  return ranks;
+}
+
 Status::Kind MeshController::overall() const {
   if (has_failed()) return Status::Kind::failed;
   const bool is_heard = std::any_of(parts_.begin(), parts_.end(), [this](const auto& entry) {

@@ -118,6 +118,8 @@ class MeshController {
   const OwnershipBook& owners() const noexcept { return owners_; }
   std::uint64_t generation() const noexcept { return events().queue().generation(); }
   std::uint64_t live() const noexcept { return book().live(); }
+  /// Ranks in live() whose host does not answer.
+  std::uint64_t unheard() const;
   std::uint64_t live_on(const HostAddr& host) const;
   std::uint64_t failed() const noexcept { return book().failed(); }
   std::uint64_t size() const noexcept { return events().size(book().all().size()); }

@@ -32,6 +32,7 @@ wire::MeshOverviewT overview_of(const Mesh& mesh) {
   overview.monitored = mesh.is_monitored();
   overview.ranks = mesh.size();
   overview.live = mesh.live();
+  overview.unheard = mesh.unheard();
   overview.failed = mesh.failed();
   return overview;
 }

@@ -41,7 +41,10 @@ void ControllerMetrics::set(const ControllerCounts& counts) {
   gauge("meshbus_controller_owned_meshes",
         "Meshes with live ranks that the controller answers for.", counts.owned);
   gauge("meshbus_controller_ranks", "Ranks of the meshes that the controller knows.", counts.ranks);
-  gauge("meshbus_controller_live_ranks", "Ranks of them that live.", counts.live);
+  gauge("meshbus_controller_live_ranks",
+        "Ranks of them that live, or did when their host last answered.", counts.live);
+  gauge("meshbus_controller_unheard_ranks", "Live ranks whose host does not answer.",
+        counts.unheard);
   gauge("meshbus_controller_failed_ranks", "Ranks of them that have failed.", counts.failed);
 }
 

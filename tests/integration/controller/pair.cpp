@@ -261,6 +261,13 @@ TEST_CASE(
   CHECK(paired.actor(first) == 1 - first);
   CHECK(paired.term_of(1 - first) > term);
   REQUIRE(paired.restarts_on(there));
+  const auto& at = paired.host(paired.home_of(1 - first)).address();
+  CHECK(wait_until(
+      [&] {
+        const Words show = {"controller", "show", "--hosts", at};
+        return has(run_cli(show).out, "3 of 3 live (1 on hosts that do not answer), 0 failed");
+      },
+      in_time));
   frozen.reset();
   paired.controller(first).send_signal(SIGCONT);
   CHECK(wait_until([&] { return paired.part_of(first) == "stands_by"; }, in_time));

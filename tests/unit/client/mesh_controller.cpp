@@ -133,7 +133,10 @@ TEST_CASE("mesh_controller: what comes late does not turn time back, and nothing
 
 TEST_CASE("mesh_controller: silence is no end, and unknown is never stopped") {
   auto mesh = running();
+  CHECK(mesh.unheard() == 0);
   const auto silent = mesh.host_changed(kB, true, "nothing was heard of it", t0);
+  CHECK(mesh.live() == 4);
+  CHECK(mesh.unheard() == 2);
   REQUIRE(silent.events.size() == 1);
   CHECK(silent.events[0].kind == WatchEvent::Kind::host_unreachable);
   CHECK(mesh.host_changed(kB, true, "again", t0).events.empty());
@@ -144,7 +147,10 @@ TEST_CASE("mesh_controller: silence is no end, and unknown is never stopped") {
   mesh.pushed(kA, {ended, {exit_report_of(0), exit_report_of(1)}}, t0);
   CHECK(mesh.overall() == Status::Kind::unknown);
   CHECK(mesh.is_monitored());
+  CHECK(mesh.live() == 2);
+  CHECK(mesh.unheard() == 2);
   const auto back = mesh.host_changed(kB, false, {}, t0 + 1s);
+  CHECK(mesh.unheard() == 0);
   REQUIRE(back.orders.size() == 1);
   CHECK(back.orders[0].kind == Order::stream);
   CHECK(mesh.overall() == Status::Kind::running);
