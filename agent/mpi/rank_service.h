@@ -40,8 +40,9 @@ class RankService {
   /// What a rank is to have in its environment: `NAME=VALUE`.
   virtual Result<std::vector<std::string>> environment(std::uint64_t rank,
                                                        std::uint64_t attempt) = 0;
-  /// Whether the ranks of this host get their environments together, when the last one has asked:
-  /// for ranks that use the CPU while they wait for one another, when there are more than CPUs.
+  /// Whether the ranks of this host get their environments together, when the last one has asked.
+  /// That is for ranks that use CPU time while they wait for one another, when a host has more of
+  /// them than CPUs.
   virtual bool begins_together() const = 0;
   /// Whether that rank has called MPI_Init, and not MPI_Finalize.
   virtual bool is_inside(std::uint64_t rank) const = 0;

@@ -33,11 +33,11 @@ class RoleRestarts {
   void on_broker_lost(const std::string& how, Time now);
   /// When turn() has something to do.
   std::optional<Time> due() const noexcept;
-  /// Starts the broker and the agent when that is due. False: as of on_agent_lost().
+  /// Starts the broker or the agent when that is due. False: as for on_agent_lost().
   bool turn(Time now);
   /// The agent has ended; the keeper holds the procs, which do not notice. False: it does not run
-  /// again, so the host has to end. An agent that ended because its keeper did is not started
-  /// before the keeper's end had time to be heard of, by which the host ends.
+  /// again, so the host has to end. When the agent said that it had lost its keeper, its restart
+  /// waits: the keeper's end, which ends the host, may be heard of later.
   bool on_agent_lost(const std::string& how, Time now);
   /// Whether an agent that ends now is started again.
   bool may_restart_agent(Time now) const {
@@ -57,7 +57,7 @@ class RoleRestarts {
   RestartPolicy broker_policy_{{.most = std::nullopt}};
   RestartPolicy agent_policy_{{.most = RestartPolicy::kAgentRestarts}};
   std::optional<Time> broker_due_;  ///< When the dead broker is started again.
-  std::optional<Time> agent_due_;   ///< When an agent that lost its keeper is.
+  std::optional<Time> agent_due_;   ///< When an agent that lost its keeper is started again.
   std::string agent_end_;           ///< How that one ended.
 };
 
