@@ -1,6 +1,7 @@
 // One broker and its peers, over a unix socket: names, roles and refusals.
 #include <doctest/doctest.h>
 
+#include "meshbus/key.h"
 #include "tests/support/temp_dir.h"
 #include "tests/world/broker.h"
 #include "tests/world/hello.h"
