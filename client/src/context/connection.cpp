@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "client/src/base/accumulating.h"
+#include "client/src/base/time_left.h"
 #include "client/src/context/context_core.h"
 #include "common/wire/frame.h"
 #include "wire/frame_generated.h"
@@ -81,18 +82,29 @@ Result<void> Connection::wait_up(std::chrono::milliseconds deadline) const {
   return gateway_.status().wait_up(Calls::clamp(deadline));
 }
 
-Connection::Answer Connection::ask_with(Asker asker) {
+Connection::Answer Connection::ask_with(Asker asker, std::chrono::milliseconds deadline) {
   auto promise = std::make_shared<std::promise<Result<ControlMessage>>>();
   auto future = promise->get_future();
-  core_.post([this, asker = std::move(asker), promise] {
+  const auto end = std::chrono::steady_clock::now() + deadline;
+  core_.post([this, asker = std::move(asker), promise, deadline, end] {
     auto* const bus = gateway_.bus();
     if (bus == nullptr) {
       promise->set_value(fail(gateway_.closed_error()));
       return;
     }
-    asker(*bus, [this, promise](Result<ControlMessage> answer) {
+    const auto keep = [this, promise](Result<ControlMessage> answer) {
       if (!answer) answer = fail(gateway_.status().explain(answer.error()));
       promise->set_value(std::move(answer));
+    };
+    asker(*bus, deadline, [this, asker, keep, end](Result<ControlMessage> answer) {
+      const auto left = left_until(end);
+      auto* const now = gateway_.bus();
+      if (!answer && answer.error().code() == ErrorCode::link_lost && now != nullptr &&
+          left.count() > 0) {
+        asker(*now, left, keep);
+      } else {
+        keep(std::move(answer));
+      }
     });
   });
   return future;

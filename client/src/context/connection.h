@@ -49,14 +49,15 @@ class Connection {
   std::string self() const { return gateway_.status().self(); }
   /// As GatewayStatus::losses().
   std::uint64_t losses() const { return gateway_.status().losses(); }
-  /// Asks; `get()` on what is returned waits, for `deadline` at most.
+  /// Asks; `get()` on what is returned waits, for `deadline` at most. It asks once more when our
+  /// broker says that nobody had the question: it met a later life of the host instead of the one
+  /// that it knew.
   template <typename NativeBody>
   Answer ask(const Destination& to, NativeBody body, std::chrono::milliseconds deadline) {
-    auto shared = std::make_shared<NativeBody>(std::move(body));
-    const auto limit = Calls::clamp(deadline);
-    return ask_with([to, shared, limit](Bus& bus, Bus::Answer answer) {
-      bus.request(to, std::move(*shared), limit, std::move(answer));
-    });
+    return ask_with([to, shared = std::make_shared<const ControlBody>(std::move(body))](
+                        Bus& bus, std::chrono::milliseconds limit,
+                        Bus::Answer answer) { bus.request(to, *shared, limit, std::move(answer)); },
+                    Calls::clamp(deadline));
   }
   /// Calls and casts.
   Calls& calls() noexcept { return calls_; }
@@ -82,11 +83,11 @@ class Connection {
   void close(const std::string& reason);
 
  private:
-  using Asker = std::function<void(Bus&, Bus::Answer)>;
+  using Asker = std::function<void(Bus&, std::chrono::milliseconds, Bus::Answer)>;
 
   Gateway::Options make_options();
   Gateway::Events make_events();
-  Answer ask_with(Asker asker);
+  Answer ask_with(Asker asker, std::chrono::milliseconds deadline);
   /// A message for a port of this launcher.
   void on_data(const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body);
 

@@ -1,5 +1,6 @@
 // Launchers on hosts that stand: attaching, calls, leases, what is left behind, and the examples.
 #include <csignal>
+#include <optional>
 
 #include "tests/world/client_library.h"
 
@@ -111,6 +112,21 @@ TEST_CASE("client: two launchers share hosts; each one's procs end with it, the 
   CHECK(must(other.wait(in_time)).is_ended());
   CHECK(other_hosts.stop_mesh("nothing-13Se1Maqzryj").error().code() == ErrorCode::not_exist);
   for (const auto& host : must(other_hosts.states())) CHECK(host.code == ErrorCode::none);
+}
+
+TEST_CASE("client: a question that nobody had, as its host was started again, is asked once more") {
+  const StandingHost stays({"--bind", "tcp:127.0.0.1:0", "--insecure"});
+  std::optional<StandingHost> goes(Words{"--bind", "tcp:127.0.0.1:0", "--insecure"});
+  const Words again{"--bind", goes->address(), "--insecure"};
+  auto context = must(Context::create());
+  const auto hosts = must(HostMesh::attach(context, "hosts", {address(stays), address(*goes)}));
+  for (int round = 0; round < 3; ++round) {
+    for (const pid_t pid : goes->roles().all()) ::kill(pid, SIGKILL);
+    goes.reset();
+    goes.emplace(again);
+    const auto listing = must(hosts.meshes(in_time));
+    for (const auto& host : listing.unreachable) CHECK(host.problem == "");
+  }
 }
 
 TEST_CASE("client: spec 5.4: a lease that is renewed does not lapse") {
