@@ -13,6 +13,7 @@
 #include "tests/world/raw_peer.h"
 #include "tests/world/session_options.h"
 #include "wire/bus_generated.h"
+#include "wire/control_generated.h"
 
 using namespace meshbus;
 using namespace meshbus::test;

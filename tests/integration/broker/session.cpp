@@ -25,7 +25,7 @@ Frame welcome_frame() {
   welcome.host = "unix:/elsewhere";
   welcome.heartbeat_ms = 60000;
   wire::Envelope envelope;
-  envelope.mutate_role(Role::broker);
+  envelope.mutate_role(wire::Role::broker);
   FrameWriter writer(wire::Lane::control);
   writer.add(envelope, encode_control({}, std::move(welcome)));
   return writer.finish();
