@@ -94,6 +94,8 @@ class Bus {
   Bus& operator=(const Bus&) = delete;
 
   bool is_up() const noexcept { return session_.is_up(); }
+  /// Whether the last session ended because the broker said that it ends, as its host does.
+  bool has_broker_left() const noexcept { return session_.has_said_bye(); }
   /// See Session.
   std::chrono::system_clock::time_point connected_at() const noexcept {
     return session_.connected_at();

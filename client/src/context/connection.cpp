@@ -50,6 +50,7 @@ Gateway::Events Connection::make_events() {
   };
   events.on_up_again = [this] { updates_.resync_all(); };
   events.on_refused = [this](const std::string& reason) { updates_.on_refused(reason); };
+  events.on_broker_left = [this] { upkeep_.leave(gateway_.host()); };
   events.on_other_host = [this] { close("another host answers there"); };
   events.on_data = [this](const wire::Envelope& envelope, const wire::CallHeader& header,
                           Bytes body) { on_data(envelope, header, body); };

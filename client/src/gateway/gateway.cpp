@@ -43,6 +43,11 @@ void Gateway::connect() {
   events.on_down = [this](const std::string& reason) {
     down_since_ = reactor_.now();
     status_.set_down(reason);
+    if (!bus_->has_broker_left()) return;
+    // Not from within the Bus: to move is to destroy it.
+    reactor_.post([this, alive = std::weak_ptr<void>(alive_)] {
+      if (!alive.expired() && is_away()) events_.on_broker_left();
+    });
   };
   events.on_trouble = [this](const std::string& reason) { status_.note_problem(reason); };
   events.on_refused = [this](const Error& error) { on_refused(error); };

@@ -33,6 +33,8 @@ class Gateway {
     std::function<void(const wire::Envelope&, const wire::CallHeader&, Bytes body)> on_data;
     /// A message of this launcher has come back.
     std::function<void(const wire::Envelope&, const Error&)> on_undeliverable;
+    /// The broker has said that it ends. It may be there again by now.
+    std::function<void()> on_broker_left = [] {};
     /// Routes that lead through its Bus lead nowhere now.
     std::function<void()> on_left = [] {};
   };

@@ -129,6 +129,18 @@ TEST_CASE("client: a question that nobody had, as its host was started again, is
   }
 }
 
+TEST_CASE("client: a launcher whose host ends in order goes on from another one at once") {
+  std::optional<StandingHost> goes(std::in_place);
+  const StandingHost stays;
+  // It looks at its connection so seldom that only the broker's own word is in time.
+  auto context = must(Context::create({.settings = {{"supervision.probe", "5s"}}}));
+  const auto hosts = must(HostMesh::attach(context, "hosts", {address(*goes), address(stays)}));
+  goes.reset();
+  const auto states = must(hosts.states(2s));
+  CHECK(states[0].code != ErrorCode::none);
+  CHECK(states[1].code == ErrorCode::none);
+}
+
 TEST_CASE("client: spec 5.4: a lease that is renewed does not lapse") {
   const StandingHost host;
   auto context = must(Context::create(quick({{"supervision.probe", "100ms"}})));
