@@ -125,6 +125,7 @@ class Broker::Impl {
   std::vector<int> listeners() const { return listener_->listeners(); }
   std::uint64_t incarnation() const noexcept { return router_->own().incarnation(); }
   std::size_t peers() const noexcept { return connections_.size(); }
+  bool has_agent() const { return router_->routes().find(host_service(host()).key()) != nullptr; }
   Counters counters() const { return report_->counters(); }
   std::size_t held() const { return report_->held(); }
 
@@ -425,6 +426,9 @@ std::uint64_t Broker::incarnation() const noexcept {
 }
 std::size_t Broker::peers() const noexcept {
   return impl_->peers();
+}
+bool Broker::has_agent() const {
+  return impl_->has_agent();
 }
 Counters Broker::counters() const {
   return impl_->counters();

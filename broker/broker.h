@@ -95,6 +95,8 @@ class Broker {
   std::uint64_t incarnation() const noexcept;
   /// Registered peers, inbound links included.
   std::size_t peers() const noexcept;
+  /// The agent of the host is registered.
+  bool has_agent() const;
   Counters counters() const;
   /// Messages that are queued here at this moment.
   std::size_t held() const;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <memory>
@@ -228,6 +229,15 @@ void give_listeners(int lifeline, const Broker& broker) {
   for (const int listener : broker.listeners()) warden.send("listener", listener);
 }
 
+constexpr std::chrono::milliseconds kLookForAgent{5};
+
+/// The warden has died. The agent tells others of it and leaves; then this broker ends, too.
+void end_after_agent(Reactor& reactor, const Broker* broker, Reactor::Time until) {
+  if (broker == nullptr || !broker->has_agent() || reactor.now() >= until) return reactor.stop();
+  reactor.after(kLookForAgent,
+                [&reactor, broker, until] { end_after_agent(reactor, broker, until); });
+}
+
 int serve(const Flags& flags) {
   const bool has_warden = flags.lifeline_fd >= 0;
   os::forbid_dumps();
@@ -235,16 +245,18 @@ int serve(const Flags& flags) {
   const UniqueFd signals = set_up_signals(has_warden);
   raise_descriptor_limit();
   Reactor reactor;
-  bool is_orderly = true;
+  std::string reason = "this host ends";
+  const Broker* running = nullptr;
   std::optional<Lifeline> lifeline;
   if (has_warden) {
     ::fcntl(flags.lifeline_fd, F_SETFD, FD_CLOEXEC);
     lifeline.emplace(reactor, UniqueFd(flags.lifeline_fd),
                      Lifeline::Events{[&] { reactor.stop(); },
                                       [&] {
-                                        is_orderly = false;
+                                        reason = "the warden of this host has died";
                                         os::end_with_warden();
-                                        reactor.stop();
+                                        end_after_agent(reactor, running,
+                                                        reactor.now() + os::kLastWords);
                                       }});
   }
   auto options = read_options(flags);
@@ -260,6 +272,7 @@ int serve(const Flags& flags) {
     return fail_start(lifeline ? &*lifeline : nullptr,
                       broker.error().within("as user " + flags.user));
   if (!broker) return fail_start(lifeline ? &*lifeline : nullptr, broker.error());
+  running = broker->get();
   warn_of_insecurity(**broker, flags.insecure);
   const std::string ready = "ready " + (*broker)->address().to_string();
   if (lifeline) {
@@ -271,7 +284,7 @@ int serve(const Flags& flags) {
     std::fflush(stdout);
   }
   reactor.run();
-  if (is_orderly) (*broker)->stop("this host ends");
+  (*broker)->stop(reason);
   broker->reset();
   return 0;
 }

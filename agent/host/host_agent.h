@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "agent/host/model/environment.h"
+#include "agent/host/procs/keeper_loss.h"
 #include "agent/host/records/ledger.h"
 #include "agent/host/streams/output_spool.h"
 #include "agent/os/limit_places.h"
@@ -47,14 +48,14 @@ class HostAgent {
     std::function<void(const Error&)> on_refused;
     /// ShutdownHost is done and answered: the host may end. `ok`: every proc has ended.
     std::function<void(bool ok)> on_shutdown;
-    /// The keeper died, and owners and subscribers were told: nothing can be done here any more.
+    /// The keeper is gone, and owners and subscribers were told: nothing can be done here any more.
     std::function<void()> on_keeper_lost;
     /// Asks the warden to disturb a role; see ChaosService. May be empty.
     std::function<void(const std::string&)> ask_warden = {};
     /// Asks the warden to replace programs; see UpgradeService. May be empty.
     std::function<void(const std::string&)> ask_upgrade = {};
-    /// Why the keeper is dead, if that is known: "it was frozen". May be empty.
-    std::function<std::string()> why_keeper_lost = {};
+    /// Why the keeper is gone, as it is now. May be empty.
+    std::function<KeeperLoss()> why_keeper_lost = {};
   };
 
   HostAgent(Reactor& reactor, Options options, Events events);

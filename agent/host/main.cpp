@@ -70,7 +70,7 @@ class Program {
     });
   }
   ~Program() {
-    reactor_.forget(lifeline_.fd());
+    if (lifeline_) reactor_.forget(lifeline_.fd());
     reactor_.forget(signals_.get());
   }
   Program(const Program&) = delete;
@@ -101,9 +101,10 @@ class Program {
     events.why_keeper_lost = [this] {
       // The warden says so before it ends a keeper that is frozen.
       on_lifeline();
-      return keeper_frozen_;
+      return loss_;
     };
     events.on_keeper_lost = [this] {
+      if (!lifeline_) return end(0);
       os::kill_with_keeper();
       lifeline_.send("failed " + std::string(os::kKeeperLost));
       end(give_up(exits::kSoftware, "the keeper is gone, so this agent cannot go on"));
@@ -112,21 +113,17 @@ class Program {
   }
 
   void on_lifeline() {
+    if (!lifeline_) return;
     for (auto received = lifeline_.receive(); received.ended || received.text;
          received = lifeline_.receive()) {
-      if (received.ended) {
-        // There is no use in leaving in order: the keeper ends the procs by itself, if it lives.
-        log::warn("the warden is gone");
-        os::end_with_warden();
-        std::_Exit(0);
-      }
+      if (received.ended) return on_warden_died();
       const auto message = os::parse_lifeline(*received.text);
       if (message.word == "ping") {
         lifeline_.send("pong");
         continue;
       }
       if (message.word == "frozen") {
-        keeper_frozen_ = message.rest;
+        loss_ = {host::KeeperLoss::Why::frozen, std::string(message.rest)};
         continue;
       }
       if (message.word == "chaos") {
@@ -149,6 +146,16 @@ class Program {
     }
   }
 
+  /// The keeper kills the procs and ends, which we tell those who want to know.
+  void on_warden_died() {
+    log::warn("the warden is gone");
+    loss_ = {host::KeeperLoss::Why::warden_died};
+    reactor_.forget(lifeline_.fd());
+    lifeline_.close();
+    os::end_with_warden();
+    reactor_.after(os::kLastWords, [this] { end(0); });
+  }
+
   void stop(std::chrono::milliseconds grace, const std::string& reason) {
     agent_.stop(grace, reason, [this] { end(0); });
   }
@@ -162,7 +169,7 @@ class Program {
   os::Lifeline lifeline_;
   std::chrono::milliseconds grace_;
   UniqueFd signals_;
-  std::string keeper_frozen_;
+  host::KeeperLoss loss_;
   bool said_ready_ = false;
   int exit_code_ = 0;
   host::HostAgent agent_;

@@ -367,8 +367,8 @@ void Keeper::flush() {
 // when it wakes, and the warden decides how long that may take.
 int Keeper::sweep_and_end() {
   queue_.clear();
-  // Without a warden the launcher learns that the warden is gone, not that all procs were killed.
-  const UniqueFd unheard = end_ == End::warden_gone ? agent_.release() : UniqueFd();
+  // Without a warden the agent tells of one thing that befell all procs, and not of each of them.
+  UniqueFd unheard = end_ == End::warden_gone ? agent_.release() : UniqueFd();
   cgroups_.kill_all();
   if (options_.pid_namespace) ::kill(-1, SIGKILL);  // everything but us
   const auto on_reaped = [this](const siginfo_t& info, const rusage& usage) {
@@ -385,9 +385,12 @@ int Keeper::sweep_and_end() {
   agent_.flush(false);
   lifeline_.send("swept");
   if (end_ == End::told && lifeline_.receive().ended) end_ = End::warden_gone;
-  // The agent ends with the warden, too. It goes first: it may write in the run directory, and
-  // would take us for lost.
-  if (pollfd agent{unheard.get(), 0, 0}; unheard) ::poll(&agent, 1, kAgentEndsWithin);
+  // This tells the agent that everything is dead. It has yet to tell others, and goes first: it may
+  // write in the run directory.
+  if (pollfd agent{unheard.get(), 0, 0}; unheard) {
+    ::shutdown(unheard.get(), SHUT_WR);
+    ::poll(&agent, 1, kAgentEndsWithin);
+  }
   if (end_ == End::warden_gone && !options_.run_dir.empty()) remove_host();
   return 0;
 }

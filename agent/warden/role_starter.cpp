@@ -76,11 +76,11 @@ void RoleStarter::add_settings(RoleStart& start) const {
   start.add({"--set", "keys.directory=" + keys, "--set", "keys.own=" + keys + "/own.key"});
 }
 
-// Broker and agent hold nothing that the keeper does not clean up. With a cgroup they clean it up
-// themselves as well, in case the keeper is dead, too.
+// Broker and agent end with us (os::arm_warden_end). With a cgroup they kill what is in it as well,
+// in case the keeper is dead, too.
 void RoleStarter::end_with_us(RoleStart& start) const {
   const std::string& cgroup = site_.cgroup();
-  start.death_signal = cgroup.empty() ? SIGKILL : SIGCONT;
+  start.death_signal = SIGCONT;
   if (!cgroup.empty()) start.add({"--cgroup", cgroup});
 }
 

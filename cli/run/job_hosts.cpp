@@ -17,7 +17,8 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 /// How long hosts may take to say that they are there.
-constexpr std::chrono::seconds kAskLimit{3};
+constexpr milliseconds kAskLimit{3000};
+constexpr milliseconds kShortestAsk{1000};
 /// From the end of a lease to the last of its procs, beyond the grace: SIGKILL has its time.
 constexpr std::chrono::seconds kLeaseSlack{5};
 /// How often we ask whether a silent host has ended.
@@ -182,11 +183,43 @@ void JobHosts::look_for_drain(std::uint64_t host, const HostReport& report) {
   plan_->set_aside(host);
 }
 
+Result<JobHosts::Reports> JobHosts::ask_left() const {
+  std::vector<std::uint64_t> numbers;
+  std::vector<HostAddr> left;
+  for (std::uint64_t host = 0; host < all_->hosts().size(); ++host) {
+    if (plan_->is_lost(host)) continue;
+    numbers.push_back(host);
+    left.push_back(all_->hosts()[host]);
+  }
+  if (left.size() == all_->hosts().size()) return ask_all(kAskLimit);
+  auto hosts = HostMesh::attach(*context_, "left", std::move(left),
+                                {.deadline = kAskLimit, .require_all = false});
+  if (!hosts) return ask_all(kAskLimit);
+  const auto answers = hosts->states(kAskLimit);
+  if (!answers) return fail(answers.error());
+  Reports reports;
+  for (std::size_t i = 0; i < numbers.size(); ++i) reports.emplace(numbers[i], (*answers)[i]);
+  return reports;
+}
+
+Result<JobHosts::Reports> JobHosts::ask_all(milliseconds limit) const {
+  const auto answers = all_->states(limit);
+  if (!answers) return fail(answers.error());
+  Reports reports;
+  for (std::uint64_t host = 0; host < answers->size(); ++host)
+    reports.emplace(host, (*answers)[host]);
+  return reports;
+}
+
 Result<void> JobHosts::look_at_hosts() {
-  const auto reports = all_->states(kAskLimit);
+  const auto rest = std::chrono::ceil<milliseconds>(plan_->clear_at() - Clock::now());
+  const bool may_come_back = wait_.count() > 0 && !plan_->is_full();
+  // Lost hosts are asked while their answer matters: it takes long not to get one.
+  auto reports = may_come_back      ? ask_all(kAskLimit)
+                 : rest.count() > 0 ? ask_all(std::clamp(rest, kShortestAsk, kAskLimit))
+                                    : ask_left();
   if (!reports) return fail(reports.error());
-  for (std::uint64_t host = 0; host < reports->size(); ++host) {
-    const auto& report = (*reports)[host];
+  for (const auto& [host, report] : *reports) {
     if (report.code == ErrorCode::none) {
       if (wait_.count() > 0 && plan_->is_lost(host) && plan_->come_back(host))
         say("host " + report.host.to_string() + " is there");
@@ -264,10 +297,9 @@ void JobHosts::find_drained(const MeshOutcome& outcome, FormerAttempt& former) {
   if (!plan_->has_aside() &&
       std::none_of(outcome.ranks.begin(), outcome.ranks.end(), was_stopped_elsewhere))
     return;
-  const auto reports = all_->states(kAskLimit);
+  const auto reports = ask_left();
   if (!reports) return;
-  for (std::uint64_t number = 0; number < reports->size(); ++number) {
-    const auto& report = (*reports)[number];
+  for (const auto& [number, report] : *reports) {
     if (report.code != ErrorCode::none) continue;
     const auto* drain = held_drain(report);
     if (drain == nullptr) {
@@ -316,9 +348,12 @@ std::optional<std::string> JobHosts::begin_next(const ProcMeshRef& mesh, const M
     // The mesh may have grown onto a spare, or onto a host that is none of this run's.
     const auto& all = all_->hosts();
     const auto host = std::find(all.begin(), all.end(), rank.host);
-    if (host != all.end())
-      plan_->lose(static_cast<std::uint64_t>(host - all.begin()),
-                  Clock::now() + lease.value_or(milliseconds(0)) + grace + kLeaseSlack);
+    if (host == all.end()) return;
+    // A host that told of the ends itself runs nothing of this job any more.
+    const auto rest = rank.cause == Cause::host_lost
+                          ? lease.value_or(milliseconds(0)) + grace + kLeaseSlack
+                          : milliseconds(0);
+    plan_->lose(static_cast<std::uint64_t>(host - all.begin()), Clock::now() + rest);
   };
   for (const auto& rank : outcome.ranks) lose(rank);
   const bool has_lost = !lost.empty();

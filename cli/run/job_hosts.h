@@ -1,6 +1,8 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -59,7 +61,13 @@ class JobHosts {
   const std::vector<FormerAttempt>& former() const { return former_; }
 
  private:
+  /// What hosts answer, by number.
+  using Reports = std::map<std::uint64_t, HostReport>;
+
   Result<void> look_at_hosts();
+  /// Asks the hosts that are not lost.
+  Result<Reports> ask_left() const;
+  Result<Reports> ask_all(std::chrono::milliseconds limit) const;
   /// Sets the host aside when it is drained and held, or takes it back.
   void look_for_drain(std::uint64_t host, const HostReport& report);
   /// Sets aside what is drained now, and adds the hosts whose drain has ended the ranks there.

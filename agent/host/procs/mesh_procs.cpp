@@ -189,14 +189,21 @@ void MeshProcs::on_reported(Proc& proc) {
 void MeshProcs::on_keeper_lost() {
   reactor_.forget(keeper_.fd());
   log::error("the keeper is gone: every proc of this host counts as failed");
-  const std::string why = why_keeper_lost_ ? why_keeper_lost_() : std::string();
+  const KeeperLoss loss = why_keeper_lost_ ? why_keeper_lost_() : KeeperLoss();
+  const bool was_frozen = loss.why == KeeperLoss::Why::frozen;
+  std::string text =
+      loss.why == KeeperLoss::Why::warden_died
+          ? "host lost: " + host_ +
+                ": its warden, the process meshbus host, has died, and all that the "
+                "host ran with it"
+          : "keeper lost: the process that held the procs of host " + host_ + " has died";
+  if (!loss.detail.empty()) text += ": " + loss.detail;
   for (Proc* proc : table_.live_procs()) {
     outputs_.read_rest(*proc);
     proc->exit.set_empty();
     ending_.fail(*proc, {.code = wire::ErrorCode::internal,
-                         .text = "keeper lost: the process that held the procs of host " + host_ +
-                                 " has died" + (why.empty() ? "" : ": " + why),
-                         .cause = why.empty() ? wire::Cause::keeper_lost : wire::Cause::frozen,
+                         .text = text,
+                         .cause = was_frozen ? wire::Cause::frozen : wire::Cause::keeper_lost,
                          .consequence = true});
   }
 }

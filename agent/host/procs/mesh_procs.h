@@ -12,6 +12,7 @@
 #include "agent/host/lifecycle/spawn_service.h"
 #include "agent/host/lifecycle/usage_sampler.h"
 #include "agent/host/ownership/mesh_owners.h"
+#include "agent/host/procs/keeper_loss.h"
 #include "agent/host/recovery/recovery.h"
 #include "agent/keeper/keeper_client.h"
 
@@ -35,8 +36,8 @@ class MeshProcs : private EndObserver {
     EventLog events = {};            ///< May be none.
     os::LimitPlaces limits = {};     ///< Where the keeper makes cgroups for procs with limits.
     std::string progress = {};       ///< See ProgressFiles. May be empty.
-    /// Why the keeper is dead, if that is known: "it was frozen". May be empty.
-    std::function<std::string()> why_keeper_lost = {};
+    /// Why the keeper is gone, as it is now. May be empty.
+    std::function<KeeperLoss()> why_keeper_lost = {};
   };
 
   MeshProcs(Reactor& reactor, UniqueFd keeper_socket, BootstrapWriter bootstraps, Options options,
@@ -101,7 +102,7 @@ class MeshProcs : private EndObserver {
 
   Reactor& reactor_;
   std::string host_;
-  std::function<std::string()> why_keeper_lost_;
+  std::function<KeeperLoss()> why_keeper_lost_;
   ProcTable table_;
   OutputSpool spool_;
   SpoolSlots slots_;

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+
+namespace meshbus::host {
+
+/// Why the keeper of a host is gone, and all procs of the host with it.
+struct KeeperLoss {
+  enum class Why {
+    died,
+    frozen,       ///< It was frozen, so the warden ended it.
+    warden_died,  ///< It ended because the warden had died.
+  };
+  Why why = Why::died;
+  std::string detail = {};  ///< For the reader; may be empty.
+};
+
+}  // namespace meshbus::host
