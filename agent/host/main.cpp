@@ -146,7 +146,7 @@ class Program {
     }
   }
 
-  /// The keeper kills the procs and ends, which we tell those who want to know.
+  /// The keeper kills the procs and ends, which owners and subscribers are told.
   void on_warden_died() {
     log::warn("the warden is gone");
     loss_ = {host::KeeperLoss::Why::warden_died};

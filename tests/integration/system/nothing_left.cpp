@@ -185,7 +185,7 @@ void kill_one(Victim victim, const std::string& containment) {
   // The launcher says what became of its host, and leaves.
   CHECK(zoo.launcher().wait_exit(in_time) == ExitStatus::exited(123));
   INFO(zoo.launcher().err());
-  // Of its warden's end the host itself may tell, which does not know the signal.
+  // The host itself may tell that its warden has died, and does not know the signal.
   if (victim != Victim::keeper && victim != Victim::warden)
     CHECK(zoo.launcher().err().find("SIGKILL") != std::string::npos);
   if (victim != Victim::warden)
