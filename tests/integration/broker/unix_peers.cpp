@@ -12,6 +12,7 @@
 #include "meshbus/key.h"
 #include "tests/integration/keys/fixture.h"
 #include "tests/integration/needs.h"
+#include "tests/world/raw_peer.h"
 #include "tests/world/strangers_zmtp.h"
 #include "wire/lifecycle_generated.h"
 
