@@ -1,5 +1,6 @@
 // Casting to real procs on real hosts, from a launcher and from a proc.
 #include <algorithm>
+#include <csignal>
 
 #include "tests/world/client_library.h"
 

@@ -3,6 +3,7 @@
 
 #include <csignal>
 
+#include "tests/integration/controller/openapi.h"
 #include "tests/integration/controller/page_world.h"
 
 namespace meshbus::test::page_world {

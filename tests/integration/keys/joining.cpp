@@ -8,6 +8,7 @@
 #include "common/security/join_token.h"
 #include "tests/integration/keys/fixture.h"
 #include "tests/world/command_line.h"
+#include "tests/world/raw_peer.h"
 #include "wire/bus_generated.h"
 
 using namespace std::chrono_literals;
