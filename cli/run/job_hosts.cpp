@@ -7,6 +7,7 @@
 
 #include "cli/run/run_report.h"
 #include "cli/run/say.h"
+#include "client/src/base/given_up.h"
 #include "common/base/quantity.h"
 #include "common/config/config.h"
 
@@ -350,9 +351,8 @@ std::optional<std::string> JobHosts::begin_next(const ProcMeshRef& mesh, const M
     const auto host = std::find(all.begin(), all.end(), rank.host);
     if (host == all.end()) return;
     // A host that told of the ends itself runs nothing of this job any more.
-    const auto rest = rank.cause == Cause::host_lost
-                          ? lease.value_or(milliseconds(0)) + grace + kLeaseSlack
-                          : milliseconds(0);
+    const auto rest =
+        is_given_up(rank) ? lease.value_or(milliseconds(0)) + grace + kLeaseSlack : milliseconds(0);
     plan_->lose(static_cast<std::uint64_t>(host - all.begin()), Clock::now() + rest);
   };
   for (const auto& rank : outcome.ranks) lose(rank);

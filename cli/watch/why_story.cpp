@@ -87,7 +87,8 @@ bool is_stop_by_role(const HostEvent& event, const std::set<std::string>& roles)
 
 bool died_with_keeper(const HostEvent& event) {
   return event.end && event.end->consequence &&
-         (event.end->cause == Cause::keeper_lost || event.end->cause == Cause::frozen);
+         (event.end->cause == Cause::keeper_lost || event.end->cause == Cause::frozen ||
+          event.end->cause == Cause::host_lost);
 }
 
 /// A rank of one of the meshes.

@@ -77,6 +77,8 @@ TEST_CASE(
   auto hosts = must(HostMesh::take(context, ref_to({first.address(), second.address()})));
   second.process().send_signal(SIGKILL);
   second.process().wait_exit(in_time);
+  // Its other roles take a moment to end.
+  REQUIRE(wait_until([] { return host_directories().size() == 1; }, in_time));
   const auto down = hosts.shutdown(5s);
   REQUIRE_FALSE(down.has_value());
   INFO(down.error().to_string());

@@ -190,7 +190,9 @@ void MeshProcs::on_keeper_lost() {
   reactor_.forget(keeper_.fd());
   log::error("the keeper is gone: every proc of this host counts as failed");
   const KeeperLoss loss = why_keeper_lost_ ? why_keeper_lost_() : KeeperLoss();
-  const bool was_frozen = loss.why == KeeperLoss::Why::frozen;
+  const auto cause = loss.why == KeeperLoss::Why::frozen        ? wire::Cause::frozen
+                     : loss.why == KeeperLoss::Why::warden_died ? wire::Cause::host_lost
+                                                                : wire::Cause::keeper_lost;
   std::string text =
       loss.why == KeeperLoss::Why::warden_died
           ? "host lost: " + host_ +
@@ -201,10 +203,9 @@ void MeshProcs::on_keeper_lost() {
   for (Proc* proc : table_.live_procs()) {
     outputs_.read_rest(*proc);
     proc->exit.set_empty();
-    ending_.fail(*proc, {.code = wire::ErrorCode::internal,
-                         .text = text,
-                         .cause = was_frozen ? wire::Cause::frozen : wire::Cause::keeper_lost,
-                         .consequence = true});
+    ending_.fail(
+        *proc,
+        {.code = wire::ErrorCode::internal, .text = text, .cause = cause, .consequence = true});
   }
 }
 

@@ -52,7 +52,7 @@ enum class Cause : std::uint8_t {
   keeper_lost = 15,         ///< Its keeper has died.
   lost = 16,                ///< The cause cannot be known.
   unkillable = 17,          ///< Even SIGKILL did not end it.
-  host_lost = 18,           ///< Its host, or the agent there, is gone for good.
+  host_lost = 18,           ///< Its host is dead, or given up: `code` is host_unreachable then.
 };
 
 /// What is wrong with a live rank (spec 8.7). Mesh procs only: plain ones have nothing to answer

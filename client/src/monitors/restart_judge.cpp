@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "client/src/base/given_up.h"
 #include "meshbus/context.h"
 
 namespace meshbus {
@@ -138,7 +139,7 @@ std::vector<RankReport> RestartJudge::judge_losses(RankTable& table,
   for (const auto& [host, ranks] : moving) {
     const auto& cause = table.rank(ranks.front());
     const auto clear_at = spares_->clear_at(host);
-    const bool is_reported = cause.cause != Cause::host_lost;
+    const bool is_reported = !is_given_up(cause);
     auto delay = std::chrono::milliseconds(0);
     if (!is_reported && clear_at == Time::max())
       delay = forever;
@@ -158,7 +159,7 @@ bool RestartJudge::has_place(const RankTable& table, std::uint64_t rank, Time no
   if (!spares_ || !restarter_.is_waiting(rank)) return true;
   const auto& end = table.rank(rank);
   // Nobody else says that it has ended.
-  if (end.cause == Cause::host_lost && now < spares_->clear_at(end.host)) return false;
+  if (is_given_up(end) && now < spares_->clear_at(end.host)) return false;
   const auto& home = table.home_of(rank);
   return !spares_->is_lost(home) || spares_->spare_for(home).has_value();
 }

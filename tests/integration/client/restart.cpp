@@ -143,9 +143,7 @@ TEST_CASE("client: spec 8.9: ranks on a host that is lost are not started anew")
   }
   REQUIRE(wait_until([&] { return restarts.heard.failures().size() == 1; }, in_time));
   CHECK(restarts.heard.failures()[0].rank == 1);
-  // The host says so itself; or we see that its process has ended.
-  const auto cause = restarts.heard.failures()[0].cause;
-  CHECK((cause == Cause::keeper_lost || cause == Cause::host_lost));
+  CHECK(restarts.heard.failures()[0].cause == Cause::host_lost);
   CHECK(restarts.count() == 0);
   CHECK(must(mesh.stop()).is_ended());
   CHECK(wait_until([&] { return sleepers(sleep).empty(); }, in_time));
