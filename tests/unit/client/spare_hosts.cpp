@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "client/src/monitors/restart_judge.h"
+#include "wire/supervision_generated.h"
 
 using namespace meshbus;
 using namespace std::chrono_literals;
@@ -32,6 +33,22 @@ struct Moving {
     }
     judge.lose_host(table, host, "cut off", is_proved, now);
     return look(400ms);
+  }
+  /// The host itself tells that its ranks are dead.
+  void tell_dead(const HostAddr& host) {
+    for (std::uint64_t rank = 0; rank < 2; ++rank) {
+      table.apply(host,
+                  wire::RankState(rank, 2, 1, 0, 0, 100, 0, wire::ProcState::failed, 0, false,
+                                  wire::StopStep::none, 0),
+                  now);
+      wire::ExitReportT native;
+      native.rank = rank;
+      native.code = wire::ErrorCode::internal;
+      native.cause = wire::Cause::host_lost;
+      flatbuffers::FlatBufferBuilder builder;
+      builder.Finish(wire::ExitReport::Pack(builder, &native));
+      table.apply(host, *flatbuffers::GetRoot<wire::ExitReport>(builder.GetBufferPointer()));
+    }
   }
   RestartJudge::Judgement look(std::chrono::milliseconds later = {}) {
     now += later;
@@ -178,6 +195,19 @@ TEST_CASE("restart_judge: ranks of a silent host move when nothing can run there
     CHECK(world.look().failures.size() == 2);
     CHECK(world.look(600ms).moves.empty());
   }
+}
+
+TEST_CASE("restart_judge: ranks whose own host says that they are dead wait for no lease") {
+  Moving world;
+  world.tell_dead(kLost);
+  const auto first = world.look(400ms);
+  REQUIRE(first.restarts.size() == 1);
+  CHECK(first.restarts[0].is_move);
+  CHECK(first.restarts[0].delay == 0ms);
+  world.judge.spares().confirm({kLost, kFirstSpare});
+  const auto next = world.look();
+  REQUIRE(next.moves.size() == 1);
+  CHECK(next.moves[0].ranks == Ranks{0, 1});
 }
 
 TEST_CASE("restart_judge: without a spare a lost host is the failure of its ranks") {
