@@ -136,7 +136,7 @@ TEST_CASE("client: a launcher whose host ends in order goes on from another one 
   auto context = must(Context::create({.settings = {{"supervision.probe", "5s"}}}));
   const auto hosts = must(HostMesh::attach(context, "hosts", {address(*goes), address(stays)}));
   goes.reset();
-  const auto states = must(hosts.states(2s));
+  const auto states = must(hosts.states(3s));
   CHECK(states[0].code != ErrorCode::none);
   CHECK(states[1].code == ErrorCode::none);
 }
