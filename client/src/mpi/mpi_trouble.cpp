@@ -107,6 +107,15 @@ bool MpiTrouble::follows_an_end(const Notice& abort, const std::vector<RankRepor
   });
 }
 
+bool MpiTrouble::follows_an_abort(const Notice& abort) const {
+  if (!is_of_library(abort.code)) return false;
+  return std::any_of(notices_.begin(), notices_.end(), [&](const Notice& own) {
+    return own.kind == Notice::Kind::abort && own.attempt == abort.attempt &&
+           own.rank != abort.rank && !is_of_library(own.code) &&
+           own.time_us < abort.time_us + kSpreadUs;
+  });
+}
+
 std::optional<RankReport> MpiTrouble::first_failure(const std::vector<RankReport>& ranks,
                                                     const std::optional<RankReport>& first) const {
   if (!first) return first;
@@ -134,7 +143,7 @@ bool MpiTrouble::end(const std::vector<RankReport>& ranks, const std::optional<R
     if (notice.kind != Notice::Kind::abort) return false;
     return (is_of_library(notice.code) && first && notice.rank != first->rank &&
             notice.attempt == first->restarts) ||
-           follows_an_end(notice, ranks);
+           follows_an_end(notice, ranks) || follows_an_abort(notice);
   };
   std::vector<Notice> kept;
   for (const auto& notice : notices_) {

@@ -55,6 +55,8 @@ class MpiTrouble {
   /// An MPI library that loses the other end aborts: with a code of its own, or with that of an MPI
   /// error. Such an abort follows from the end of the other rank.
   bool follows_an_end(const mpi::Notice& abort, const std::vector<RankReport>& ranks) const;
+  /// The same, where the other rank has called MPI_Abort, and was heard of later.
+  bool follows_an_abort(const mpi::Notice& abort) const;
 
   std::vector<mpi::Notice> notices_;
   /// Ranks that have aborted, with their attempts.

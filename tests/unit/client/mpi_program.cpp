@@ -204,6 +204,23 @@ TEST_CASE(
   }
 }
 
+TEST_CASE(
+    "mpi_trouble: the program's abort is the cause, also when a library's was heard of first") {
+  std::vector<RankReport> ranks(2);
+  ranks[1].rank = 1;
+  ranks[0].state = ranks[1].state = ProcState::stopped;
+  ranks[0].exit_code = 14;
+  ranks[1].exit_code = 7;
+  MpiTrouble trouble;
+  trouble.add({.kind = Notice::Kind::abort, .rank = 0, .code = 14, .time_us = 1003});
+  CHECK(trouble.decide(ranks, false)->code == 14);
+  trouble.add({.kind = Notice::Kind::abort, .rank = 1, .code = 7, .time_us = 1000});
+  CHECK(trouble.end(ranks, ranks[0]));
+  REQUIRE(trouble.decide(ranks, false));
+  CHECK(trouble.decide(ranks, false)->code == 7);
+  CHECK(trouble.last_words(ranks[0]) == "meshbus: first cause: MPI_Abort(7) by rank 1\n");
+}
+
 TEST_CASE("mpi_trouble: the rank that left is the first failure, also when its end comes later") {
   std::vector<RankReport> ranks(3);
   for (std::uint64_t rank = 0; rank < ranks.size(); ++rank) {
