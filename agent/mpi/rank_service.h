@@ -41,8 +41,8 @@ class RankService {
   virtual Result<std::vector<std::string>> environment(std::uint64_t rank,
                                                        std::uint64_t attempt) = 0;
   /// Whether the ranks of this host get their environments together, when the last one has asked.
-  /// That is for ranks that use CPU time while they wait for one another, when a host has more of
-  /// them than CPUs.
+  /// Ranks that use CPU time while they wait for one another need it, when a host has more of them
+  /// than CPUs.
   virtual bool begins_together() const = 0;
   /// Whether that rank has called MPI_Init, and not MPI_Finalize.
   virtual bool is_inside(std::uint64_t rank) const = 0;

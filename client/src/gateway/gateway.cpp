@@ -45,8 +45,8 @@ void Gateway::connect() {
     status_.set_down(reason);
     if (!bus_->has_broker_left()) return;
     // Not from within the Bus: to move is to destroy it.
-    reactor_.post([this, alive = std::weak_ptr<void>(alive_)] {
-      if (!alive.expired() && is_away()) events_.on_broker_left();
+    reactor_.post([this, left = host_, alive = std::weak_ptr<void>(alive_)] {
+      if (!alive.expired() && host_ == left && is_away()) events_.on_broker_left();
     });
   };
   events.on_trouble = [this](const std::string& reason) { status_.note_problem(reason); };

@@ -188,7 +188,9 @@ void kill_one(Victim victim, const std::string& containment) {
   // The host itself may tell that its warden has died, and does not know the signal.
   if (victim != Victim::keeper && victim != Victim::warden)
     CHECK(zoo.launcher().err().find("SIGKILL") != std::string::npos);
-  if (victim != Victim::warden)
+  if (victim == Victim::warden)
+    CHECK(zoo.launcher().err().find("host lost: ") != std::string::npos);
+  else
     CHECK(zoo.launcher().err().find(victim_names[static_cast<std::size_t>(victim)]) !=
           std::string::npos);
 }
