@@ -92,7 +92,8 @@ void Job::loop() {
   while (!is_over_) {
     int wait = -1;
     const auto hang_at = roles_.is_up() && !stop_.has_begun() ? run_.hang.due() : std::nullopt;
-    for (const auto& when : {run_.timeout_at, stop_.due(), hang_at}) {
+    const auto look_at = stop_.has_begun() ? std::nullopt : roles_.due();
+    for (const auto& when : {run_.timeout_at, stop_.due(), hang_at, look_at}) {
       if (!when) continue;
       const auto left = static_cast<int>(std::clamp<std::int64_t>(
           std::chrono::ceil<milliseconds>(*when - Clock::now()).count(), 0, 3'600'000));
@@ -298,6 +299,8 @@ void Job::on_time() {
                "the --timeout of " + std::to_string(arguments_.timeout->count()) + " ms is over",
                /*at_once=*/false);
   }
+  if (const auto look_at = roles_.due(); look_at && now >= *look_at && !stop_.has_begun())
+    on_events();
   if (roles_.is_up() && !stop_.has_begun()) {
     const auto stall = run_.hang.pass(run_.hosts.context(), run_.hosts.all(), roles_.views(), now);
     if (stall && arguments_.stall_stop)

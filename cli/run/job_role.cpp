@@ -62,10 +62,16 @@ RoleOutcome JobRole::outcome() {
 }
 
 std::optional<JobRole::Trouble> JobRole::find_trouble() {
+  due_.reset();
   if (parts_.mpi) {
-    if (auto trouble = find_mpi_trouble()) return trouble;
+    take_notices();
+    due_ = mpi_.waits_until(known().ranks, std::chrono::steady_clock::now());
+    if (!due_) {
+      if (auto trouble = find_mpi_trouble()) return trouble;
+    }
   }
-  if (const auto failure = events_.failure(); failure && !arguments_.keep_going) {
+  if (auto failure = events_.failure(); failure && !due_ && !arguments_.keep_going) {
+    if (parts_.mpi) failure = mpi_.first_failure(known().ranks, failure);
     if (const auto abort = mpi_.abort_of(*failure))
       return Trouble{.code = {}, .words = abort->words, .rank = abort->rank};
     return Trouble{.code = {},
@@ -89,7 +95,6 @@ std::optional<JobRole::Trouble> JobRole::find_trouble() {
 }
 
 std::optional<JobRole::Trouble> JobRole::find_mpi_trouble() {
-  take_notices();
   const auto prefix = name_.empty() ? std::string() : name_ + ": ";
   if (const auto trouble = mpi_.decide(known().ranks, may_restart()))
     return Trouble{.code = trouble->code, .words = prefix + trouble->words, .rank = trouble->rank};

@@ -62,6 +62,8 @@ class JobRole {
   };
   /// The first trouble that is not left to the role itself (--keep-going).
   std::optional<Trouble> find_trouble();
+  /// When to ask again though nothing is heard; nothing: there is no need to.
+  std::optional<MpiTrouble::Time> due() const { return due_; }
   /// What an MPI helper has told, which changes the exit code of a job that has ended; nothing: it
   /// does not. `code`: that of the job so far; `is_own`: it has another reason than a rank.
   std::optional<int> code_after_end(const MeshOutcome& outcome, int code, bool is_own);
@@ -87,6 +89,7 @@ class JobRole {
   bool is_released_ = false;
   /// What MPI helpers tell of the ranks.
   MpiTrouble mpi_;
+  std::optional<MpiTrouble::Time> due_;
 };
 
 }  // namespace meshbus::cli

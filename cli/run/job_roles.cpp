@@ -30,6 +30,14 @@ bool JobRoles::have_all_ended() const {
                      [](const auto& role) { return !role->is_up() || role->known().is_ended(); });
 }
 
+std::optional<std::chrono::steady_clock::time_point> JobRoles::due() const {
+  std::optional<std::chrono::steady_clock::time_point> first;
+  for (const auto& role : roles_) {
+    if (const auto due = role->due(); due && (!first || *due < *first)) first = due;
+  }
+  return first;
+}
+
 milliseconds JobRoles::grace() const {
   milliseconds longest{0};
   // Another thread writes to those that are still being started.

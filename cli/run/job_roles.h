@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "cli/run/event_bell.h"
@@ -31,6 +32,8 @@ class JobRoles {
   bool is_blocked() const;
   /// Whether all ranks of those that are up have ended.
   bool have_all_ended() const;
+  /// When to ask them again for trouble though nothing is heard; nothing: there is no need to.
+  std::optional<std::chrono::steady_clock::time_point> due() const;
   /// The longest one of those that are up.
   std::chrono::milliseconds grace() const;
   /// Those that are up.

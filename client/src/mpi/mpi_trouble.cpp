@@ -23,6 +23,14 @@ std::uint64_t time_us(std::chrono::system_clock::time_point time) {
       std::chrono::duration_cast<std::chrono::microseconds>(time.time_since_epoch()).count());
 }
 
+/// Whether the rank has ended by nothing that it did itself, and by no order.
+bool is_taken_away(const RankReport& rank) {
+  if (rank.step != StopStep::none) return false;
+  return rank.state == ProcState::killed ||
+         (rank.state == ProcState::failed &&
+          (rank.cause == Cause::host_lost || rank.cause == Cause::keeper_lost));
+}
+
 }  // namespace
 
 void MpiTrouble::add(const Notice& notice) {
@@ -85,6 +93,55 @@ std::optional<MpiTrouble::Verdict> MpiTrouble::decide(const std::vector<RankRepo
   return cause_;
 }
 
+std::optional<MpiTrouble::Time> MpiTrouble::waits_until(const std::vector<RankReport>& ranks,
+                                                        Time now) {
+  const bool has_library_end = std::any_of(ranks.begin(), ranks.end(), [&](const RankReport& rank) {
+    return rank.is_terminal() && is_ended_by_library(rank);
+  });
+  if (!has_library_end) {
+    waits_since_.reset();
+    return std::nullopt;
+  }
+  if (!waits_since_) waits_since_ = now;
+  const auto end = *waits_since_ + kCauseLimit;
+  const bool runs = std::any_of(ranks.begin(), ranks.end(),
+                                [](const RankReport& rank) { return !rank.is_terminal(); });
+  return runs && now < end && !has_cause(ranks) ? std::optional(end) : std::nullopt;
+}
+
+bool MpiTrouble::has_cause(const std::vector<RankReport>& ranks) const {
+  const bool has_ended = std::any_of(ranks.begin(), ranks.end(), [&](const RankReport& rank) {
+    return rank.is_terminal() && !is_ended_by_library(rank) &&
+           (rank.is_failure() || rank.step != StopStep::none);
+  });
+  return has_ended || std::any_of(notices_.begin(), notices_.end(), [&](const Notice& notice) {
+           if (notice.rank >= ranks.size() || ranks[notice.rank].restarts != notice.attempt)
+             return false;
+           const auto& rank = ranks[notice.rank];
+           switch (notice.kind) {
+             case Notice::Kind::abort: return !is_of_library(notice.code);
+             case Notice::Kind::refused: return true;
+             case Notice::Kind::unfinalized:
+             case Notice::Kind::never_begun: return rank.is_terminal() && !rank.is_failure();
+             case Notice::Kind::begun: break;
+           }
+           return false;
+         });
+}
+
+const Notice* MpiTrouble::abort_by(const RankReport& rank) const {
+  return earliest([&](const Notice& notice) {
+    return notice.kind == Notice::Kind::abort && notice.rank == rank.rank &&
+           notice.attempt == rank.restarts;
+  });
+}
+
+bool MpiTrouble::is_ended_by_library(const RankReport& rank) const {
+  const auto* const abort = abort_by(rank);
+  if (abort != nullptr) return is_of_library(abort->code);
+  return rank.state == ProcState::stopped && is_of_library(rank.exit_code);
+}
+
 const Notice* MpiTrouble::earliest(const std::function<bool(const Notice&)>& is_meant) const {
   const Notice* first = nullptr;
   for (const auto& notice : notices_) {
@@ -118,23 +175,33 @@ bool MpiTrouble::follows_an_abort(const Notice& abort) const {
 
 std::optional<RankReport> MpiTrouble::first_failure(const std::vector<RankReport>& ranks,
                                                     const std::optional<RankReport>& first) const {
-  if (!first) return first;
-  const auto* const abort = earliest([&](const Notice& notice) {
-    return notice.kind == Notice::Kind::abort && notice.rank == first->rank &&
-           notice.attempt == first->restarts && is_of_library(notice.code);
-  });
-  if (abort == nullptr) return first;
-  const auto* const left = earliest([&](const Notice& notice) {
-    if (notice.kind != Notice::Kind::unfinalized || notice.attempt != abort->attempt ||
-        notice.rank >= ranks.size() || notice.time_us >= abort->time_us + kSpreadUs ||
-        aborted_.contains({notice.rank, notice.attempt}))
-      return false;
+  if (!first || !is_ended_by_library(*first)) return first;
+  const auto* const abort = abort_by(*first);
+  const auto lost_us = abort != nullptr ? abort->time_us
+                       : first->ended   ? time_us(*first->ended)
+                                        : 0;
+  const RankReport* cause = nullptr;
+  std::uint64_t cause_us = lost_us + kSpreadUs;
+  const auto consider = [&](const RankReport& rank, std::uint64_t at) {
+    if (rank.restarts != first->restarts || at >= cause_us ||
+        aborted_.contains({rank.rank, rank.restarts}))
+      return;
+    cause = &rank;
+    cause_us = at;
+  };
+  for (const auto& rank : ranks) {
+    if (is_taken_away(rank)) consider(rank, rank.ended ? time_us(*rank.ended) : lost_us);
+  }
+  for (const auto& notice : notices_) {
+    if (notice.kind != Notice::Kind::unfinalized || notice.rank >= ranks.size() ||
+        notice.attempt != first->restarts)
+      continue;
     // An order to stop may have come while its library was busy.
     const auto& rank = ranks[notice.rank];
-    return rank.restarts == notice.attempt && rank.state == ProcState::stopped &&
-           rank.exit_code != 0 && !is_of_library(rank.exit_code);
-  });
-  return left != nullptr ? std::optional(ranks[left->rank]) : first;
+    if (rank.state == ProcState::stopped && rank.exit_code != 0 && !is_of_library(rank.exit_code))
+      consider(rank, notice.time_us);
+  }
+  return cause != nullptr ? std::optional(*cause) : first;
 }
 
 bool MpiTrouble::end(const std::vector<RankReport>& ranks, const std::optional<RankReport>& first) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -26,14 +27,22 @@ class MpiTrouble {
     bool is_before_the_end = false;
   };
 
+  using Time = std::chrono::steady_clock::time_point;
+  /// How long a stop waits for the cause of a library's abort: the rank that it has lost may be
+  /// busy with its end, and be heard of later. A starved machine needs some 100 ms.
+  static constexpr std::chrono::milliseconds kCauseLimit{500};
+
   void add(const mpi::Notice& notice);
+  /// Until when to wait with decide(), and with a stop for a rank that has failed: all that went
+  /// wrong is that libraries have aborted, and others still run. Nothing: there is no need to.
+  std::optional<Time> waits_until(const std::vector<RankReport>& ranks, Time now);
   /// The first reason to stop that is not left to the end of the rank itself. `ranks` are the
   /// reports of all. With `may_restart` the end of a rank that has aborted is for the
   /// RestartPolicy.
   std::optional<Verdict> decide(const std::vector<RankReport>& ranks, bool may_restart);
   /// What really failed first when `first` is a rank whose library has aborted: the rank that left
-  /// without an abort of its own. It may end later, because its library takes its time. Else
-  /// `first`.
+  /// without an abort of its own, or was killed, or was lost with its host. It may end later, since
+  /// its library takes its time, or be reaped later. Else `first`.
   std::optional<RankReport> first_failure(const std::vector<RankReport>& ranks,
                                           const std::optional<RankReport>& first) const;
   /// All have ended, and the failure `first` came first. Returns whether an abort had been decided
@@ -50,6 +59,12 @@ class MpiTrouble {
 
  private:
   static Verdict verdict_of(const mpi::Notice& notice);
+  /// The abort of that life of the rank; nullptr = it has not called MPI_Abort.
+  const mpi::Notice* abort_by(const RankReport& rank) const;
+  /// Whether its library has ended it, because of another rank.
+  bool is_ended_by_library(const RankReport& rank) const;
+  /// Whether something else than a library's abort is known that ends the job.
+  bool has_cause(const std::vector<RankReport>& ranks) const;
   /// By the clocks of their hosts; nullptr = there is none.
   const mpi::Notice* earliest(const std::function<bool(const mpi::Notice&)>& is_meant) const;
   /// An MPI library that loses the other end aborts: with a code of its own, or with that of an MPI
@@ -61,6 +76,8 @@ class MpiTrouble {
   std::vector<mpi::Notice> notices_;
   /// Ranks that have aborted, with their attempts.
   std::set<std::pair<std::uint64_t, std::uint64_t>> aborted_;
+  /// When a library's abort was the only thing known that went wrong.
+  std::optional<Time> waits_since_;
   /// What was decided: it does not change any more.
   std::optional<Verdict> cause_;
 };

@@ -48,14 +48,19 @@ void MpiWatch::on_lost_helper(const RankReport& helper) {
 }
 
 void MpiWatch::on_failure(const RankReport& rank) {
-  std::optional<Mesh> mesh;
   {
     const std::lock_guard lock(mutex_);
-    if (verdict_ || !mesh_ || std::exchange(has_failed_, true)) return;
-    mesh = mesh_;
+    if (!failure_) failure_ = rank;
   }
-  mesh->stop({.reason = "rank " + std::to_string(rank.rank) + " has failed: " + rank.words(),
-              .because = rank.rank});
+  judge();
+}
+
+void MpiWatch::on_time() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_waiting_ = false;
+  }
+  judge();
 }
 
 void MpiWatch::on_state() {
@@ -86,21 +91,35 @@ void MpiWatch::judge() {
   std::optional<Mesh> mesh;
   {
     const std::lock_guard lock(mutex_);
-    if (verdict_ || !mesh_ || !has_notices_) return;
+    if (verdict_ || !mesh_ || (!has_notices_ && !failure_)) return;
     mesh = mesh_;
   }
   const auto known = mesh->known();
-  JobTrouble trouble;
+  std::optional<JobTrouble> trouble;
+  StopOptions stop;
   {
     const std::lock_guard lock(mutex_);
     if (verdict_) return;
-    const auto found = trouble_.decide(known.ranks, may_restart_);
-    if (!found) return;
-    trouble = trouble_of(*found);
-    verdict_ = trouble;
+    const auto now = std::chrono::steady_clock::now();
+    if (const auto until = trouble_.waits_until(known.ranks, now)) {
+      if (!std::exchange(is_waiting_, true))
+        mesh->call_later(std::chrono::ceil<std::chrono::milliseconds>(*until - now));
+      return;
+    }
+    if (const auto found = trouble_.decide(known.ranks, may_restart_)) {
+      trouble = verdict_ = trouble_of(*found);
+      stop.reason = found->words;
+      stop.because = found->rank;
+    } else if (failure_ && !std::exchange(has_stopped_, true)) {
+      const auto first = trouble_.first_failure(known.ranks, failure_).value_or(*failure_);
+      stop.reason = "rank " + std::to_string(first.rank) + " has failed: " + first.words();
+      stop.because = first.rank;
+    } else {
+      return;
+    }
   }
-  mesh->note(trouble);
-  mesh->stop({.reason = trouble.words, .because = trouble.rank});
+  if (trouble) mesh->note(trouble);
+  mesh->stop(stop);
 }
 
 }  // namespace meshbus

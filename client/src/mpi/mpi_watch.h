@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -18,6 +19,8 @@ class MpiWatch {
   struct Mesh {
     std::function<MeshOutcome()> known;
     std::function<void(const StopOptions&)> stop;
+    /// Has on_time() called after that time, on the handlers' thread.
+    std::function<void(std::chrono::milliseconds)> call_later;
     /// For the outcome of the mesh.
     std::function<void(const std::optional<JobTrouble>&)> note;
   };
@@ -34,6 +37,7 @@ class MpiWatch {
   void on_state();
   /// A rank has failed for good: the others would wait for it, and are stopped.
   void on_failure(const RankReport& rank);
+  void on_time();
   /// All ranks have ended, and none is restarted. Writes into the outcome what the trouble was.
   void on_end(MeshOutcome& outcome);
 
@@ -46,8 +50,10 @@ class MpiWatch {
   std::mutex mutex_;
   std::optional<Mesh> mesh_;  // guarded by mutex_, as all that follows
   MpiTrouble trouble_;
-  bool has_failed_ = false;
+  std::optional<RankReport> failure_;  ///< The first one that was told.
+  bool has_stopped_ = false;           ///< Because of a failure.
   bool has_notices_ = false;
+  bool is_waiting_ = false;  ///< For on_time().
   std::optional<JobTrouble> verdict_;
 };
 

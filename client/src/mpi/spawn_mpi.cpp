@@ -1,4 +1,5 @@
 // HostMesh::spawn() with ProcSpec::mpi.
+#include <chrono>
 #include <memory>
 #include <string>
 #include <utility>
@@ -66,6 +67,17 @@ class MpiSpawn {
                        [monitor, way](const StopOptions& options) {
                          if (const auto alive = monitor.lock())
                            order_stop(*way->core(), *way->get(), *alive, options);
+                       },
+                   .call_later =
+                       [late = std::weak_ptr(watch), way](std::chrono::milliseconds delay) {
+                         auto& core = *way->core();
+                         core.post([late, delay, &core] {
+                           core.reactor().after(delay, [late, &core] {
+                             core.handlers().post([late] {
+                               if (const auto alive = late.lock()) alive->on_time();
+                             });
+                           });
+                         });
                        },
                    .note =
                        [monitor](const std::optional<JobTrouble>& trouble) {
