@@ -153,6 +153,8 @@ class PairWorld {
   void heal() {
     cuts_.clear();
     loss_ = 0;
+    // A message that is later than a lease, and a term goes, however healthy all of them are.
+    longest_ = 5;
     for (std::size_t i = 0; i < seats_.size(); ++i) {
       freeze(i, false);
       if (!seats_[i]->candidacy) begin(i);
