@@ -178,9 +178,12 @@ MeshController::Actions MeshController::answered(const Order& order, const HostA
     case Order::Kind::stop: part.stop.on_answer(answer.has_value()); break;
     case Order::Kind::state: part.is_state_asked = false; break;
     case Order::Kind::stop_gang:
+      // What was ordered when it was ours before says nothing of what is ordered now.
+      if (order.ownership != ownership_) return {};
       revival_.on_stop_answer(order.host, answer.has_value(), now);
       return settle(now);
     case Order::Kind::restart: {
+      if (order.ownership != ownership_) return {};
       const auto done = answer ? Result<void>() : Result<void>(tl::unexpected(answer.error()));
       revival_.on_start_answer(ranks_, order.host, done, now);
       return settle(now);
@@ -246,6 +249,7 @@ MeshController::Actions MeshController::turn(Time now) {
 MeshController::Actions MeshController::own(bool is_ours, Time now) {
   is_ours_ = is_ours;
   if (is_ours) return settle(now);
+  ++ownership_;
   revival_ = {};
   for (auto& [host, part] : parts_) part.word.forget_denial();
   return {};
@@ -300,11 +304,13 @@ void MeshController::add_restart_orders(const HostAddr& host, Actions& actions, 
   if (auto order = revival_.take_stop(host, now))
     actions.orders.push_back({.kind = Order::Kind::stop_gang,
                               .host = host,
-                              .stop = std::make_shared<wire::StopProcsT>(std::move(*order))});
+                              .stop = std::make_shared<wire::StopProcsT>(std::move(*order)),
+                              .ownership = ownership_});
   if (auto order = revival_.take_start(host, now))
     actions.orders.push_back({.kind = Order::Kind::restart,
                               .host = host,
-                              .restart = std::make_shared<wire::RestartProcsT>(std::move(*order))});
+                              .restart = std::make_shared<wire::RestartProcsT>(std::move(*order)),
+                              .ownership = ownership_});
 }
 
 bool MeshController::has_failed() const {

@@ -60,6 +60,8 @@ class MeshController {
     HostAddr host;
     std::shared_ptr<const wire::StopProcsT> stop = {};
     std::shared_ptr<const wire::RestartProcsT> restart = {};
+    /// Which of the times that this controller has answered for the mesh that was.
+    std::uint64_t ownership = 0;
   };
   struct Actions {
     std::vector<WatchEvent> events;
@@ -179,6 +181,7 @@ class MeshController {
   Time settled_{};
   std::optional<wire::StopProcsT> stop_;
   bool is_ours_ = false;
+  std::uint64_t ownership_ = 0;  ///< The number of times that it was ours, and is not any more.
   /// While this controller answers for a mesh with a restart policy.
   MeshRevival revival_;
 };

@@ -69,6 +69,7 @@ void SupervisedMeshes::add(Actions& actions, const MeshController& mesh,
         SupervisorQuestion{to_question(order.kind), std::move(order.host), mesh.mesh(), {}});
     question.stop = std::move(order.stop);
     question.restart = std::move(order.restart);
+    question.ownership = order.ownership;
   }
   // Procs first: what becomes of their actors follows from it.
   for (auto& one : of_actors) {
@@ -148,7 +149,8 @@ void SupervisedMeshes::answered(Actions& actions, const SupervisorQuestion& ques
                                 const HostAnswer& answer, Time now) {
   const auto found = meshes_.find(question.mesh);
   if (found == meshes_.end()) return;
-  const MeshController::Order order{.kind = to_order(question.kind), .host = question.host};
+  const MeshController::Order order{
+      .kind = to_order(question.kind), .host = question.host, .ownership = question.ownership};
   add(actions, found->second, found->second.answered(order, answer, now), now);
 }
 

@@ -34,6 +34,7 @@ struct SupervisorQuestion {
   std::uint64_t incarnation = 0;  ///< The incarnation of the proc of that rank.
   std::shared_ptr<const wire::StopProcsT> stop = {};
   std::shared_ptr<const wire::RestartProcsT> restart = {};
+  std::uint64_t ownership = 0;  ///< As in MeshController::Order.
 };
 
 /// What a Supervisor wants to be done.

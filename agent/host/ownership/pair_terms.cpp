@@ -26,6 +26,7 @@ wire::LedgerMemberT to_left(const PairMember& member) {
 
 PairTerm::PairTerm(const wire::LedgerTerm& left, Time now)
     : number_(left.number()),
+      first_number_(left.number()),
       is_acting_(left.acting()),
       lease_(left.lease_ms()),
       due_(now + lease_),
@@ -124,6 +125,7 @@ void PairTerm::take(const Claim& claim, Time now) {
     if (members_.size() > kMostMembers) members_.erase(members_.begin());
   }
   is_acting_ = is_acting_ && is_same;
+  if (!is_same) first_number_ = claim.number;
   holder_ = claim.from;
   number_ = std::max(number_, claim.number);
   lease_ = claim.lease;
@@ -133,11 +135,10 @@ void PairTerm::take(const Claim& claim, Time now) {
 
 Result<void> PairTerm::check(std::uint64_t incarnation, std::uint64_t number) const {
   const bool is_its_own = holder_ && holder_->incarnation == incarnation;
-  if (is_its_own && is_acting_) return {};
-  // Its claim is under way, or this host has just started; or the host has granted the same term to
-  // a controller without a majority.
-  const bool is_split = number == number_ && !is_acting_;
-  if (!holder_ || number > number_ || is_its_own || is_split)
+  if (is_its_own && is_acting_ && number >= first_number_) return {};
+  // Its claim is under way, or this host has just started. Or a term was granted to another one
+  // that may have no majority: then this one goes on, and claims a later term.
+  if (!holder_ || number > number_ || is_its_own || !is_acting_)
     return fail(ErrorCode::would_block,
                 "term " + std::to_string(number) + " is not known to act here yet; claim it first");
   return fail(ErrorCode::refused, "term " + std::to_string(number) + " is over: term " +

@@ -44,7 +44,7 @@ class PairTerm {
   /// Errors: refused, with the reason in words.
   Result<void> claim(const Claim& claim, Time now);
   /// Whether the controller of that incarnation may give orders here under that term: it is known
-  /// to act. Errors: refused (another one does); would_block (nothing is known of that term yet).
+  /// to act. Errors: refused (another one does); would_block (whether it acts is not known yet).
   Result<void> check(std::uint64_t incarnation, std::uint64_t number) const;
   /// Whether that owner is a controller of this pair that has acted before the present one, or the
   /// present one by another name. `incarnation`: 0 = not known.
@@ -79,6 +79,9 @@ class PairTerm {
   std::optional<Time> since_;
   std::uint64_t number_ = 0;
   std::optional<PairMember> holder_;
+  /// The number of the first term of the holder, since another one held it: what it had ordered
+  /// before that may still be under way. After a restart: that of the term that was left.
+  std::uint64_t first_number_ = 0;
   bool is_acting_ = false;
   std::chrono::milliseconds lease_{0};
   Time due_{};

@@ -114,6 +114,34 @@ TEST_CASE(
 }
 
 TEST_CASE(
+    "mesh_controller: the answer to what was ordered when the mesh was its own before says nothing "
+    "of what is ordered now") {
+  auto mesh = make({kA});
+  auto news = news_of({rank_of(0), rank_of(1)});
+  news.region = Region(*Extent::parse("host=1,gpu=2"));
+  news.hosts = {kA};
+  const RestartPlan plan{.policy = {.on = RestartPolicy::On::failure, .jitter = 0}};
+  news.ranks_update.owner =
+      OwnerUpdate{.owner = "unix:/a,controller", .may_restart = true, .restarts = plan};
+  mesh.listed(kA, news, t0);
+  mesh.answered({Order::stream, kA}, news, t0);
+  mesh.own(true, t0);
+  mesh.pushed(kA, {{rank_of(0, wire::ProcState::killed, 2)}, {exit_report_of(0)}}, t0);
+  const auto before = mesh.turn(t0 + 1s).orders;
+  REQUIRE(before.size() == 1);
+  mesh.own(false, t0 + 1100ms);
+  mesh.own(true, t0 + 1200ms);
+  const auto now = mesh.turn(t0 + 3s).orders;
+  REQUIRE(now.size() == 1);
+  CHECK(now[0].kind == Order::restart);
+  const auto late = mesh.answered(before[0], fail(ErrorCode::refused, "term 1 is over"), t0 + 4s);
+  CHECK(late.events.empty());
+  CHECK(mesh.is_restarting());
+  mesh.answered(now[0], fail(ErrorCode::would_block, "not over"), t0 + 5s);
+  CHECK(mesh.turn(t0 + 6s).orders.size() == 1);
+}
+
+TEST_CASE(
     "mesh_controller: a host that was started again while nobody answered for the mesh has lost "
     "its "
     "ranks, and a gang does not wait for them") {

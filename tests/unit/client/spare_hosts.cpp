@@ -211,7 +211,7 @@ TEST_CASE("restart_judge: ranks whose own host says that they are dead wait for 
 }
 
 TEST_CASE("restart_judge: without a spare a lost host is the failure of its ranks") {
-  Moving world({});
+  Moving world(std::vector<HostAddr>{});
   const auto over = world.lose(kLost, /*is_proved=*/true);
   CHECK(over.restarts.empty());
   CHECK(over.failures.size() == 2);

@@ -278,10 +278,11 @@ void SupervisedPairWorld::give_back(const std::string& mesh) {
   ++gifts_[mesh];
   for (const auto host : meshes_.at(mesh)) {
     if (hosts_[host].is_dead || !owner_on(host, mesh).ends_with("client-11111111111b")) continue;
+    const auto number = seats_[*seat].candidacy->number();
     at(now_ + any(0, longest_), [=, this, seat = *seat, from = seats_[*seat].incarnation] {
       // A controller that has never reached the host is none of the pair there, and what is handed
       // to it ends with its lease.
-      const bool is_known = hosts_[host].term->check(from, 0).has_value();
+      const bool is_known = hosts_[host].term->check(from, number).has_value();
       if (is_known && owner_on(host, mesh).ends_with("client-11111111111b"))
         set_owner(host, mesh, name_of(seat));
     });

@@ -195,7 +195,9 @@ class PairWorld {
   bool is_known_everywhere() const {
     const auto seat = actor();
     return seat && std::ranges::all_of(hosts_, [&](const auto& host) {
-             return host->term->check(seats_[*seat]->incarnation, 0).has_value();
+             return host->term
+                 ->check(seats_[*seat]->incarnation, seats_[*seat]->candidacy->number())
+                 .has_value();
            });
   }
   const std::string& problem() const { return problem_; }
