@@ -83,32 +83,35 @@ Result<void> Connection::wait_up(std::chrono::milliseconds deadline) const {
   return gateway_.status().wait_up(Calls::clamp(deadline));
 }
 
-Connection::Answer Connection::ask_with(Asker asker, std::chrono::milliseconds deadline) {
-  auto promise = std::make_shared<std::promise<Result<ControlMessage>>>();
-  auto future = promise->get_future();
-  const auto end = std::chrono::steady_clock::now() + deadline;
-  core_.post([this, asker = std::move(asker), promise, deadline, end] {
-    auto* const bus = gateway_.bus();
-    if (bus == nullptr) {
-      promise->set_value(fail(gateway_.closed_error()));
-      return;
+Connection::Answer Connection::ask_with(Asker asker, std::chrono::milliseconds deadline,
+                                        int losses) {
+  const auto asked = std::make_shared<Asked>();
+  asked->asker = std::move(asker);
+  asked->end = std::chrono::steady_clock::now() + deadline;
+  asked->losses = losses;
+  core_.post([this, asked] { send(asked); });
+  return asked->answer.get_future();
+}
+
+void Connection::send(const std::shared_ptr<Asked>& asked) {
+  auto* const bus = gateway_.bus();
+  if (bus == nullptr) return asked->answer.set_value(fail(gateway_.closed_error()));
+  asked->asker(*bus, left_until(asked->end), [this, asked](Result<ControlMessage> answer) {
+    const bool has_time = gateway_.bus() != nullptr && left_until(asked->end).count() > 0;
+    const auto code = answer ? ErrorCode::none : answer.error().code();
+    if (code == ErrorCode::link_lost && has_time && std::exchange(asked->may_be_late, false))
+      return send(asked);
+    if (code == ErrorCode::fate_unknown && has_time && asked->losses > 0) {
+      --asked->losses;
+      // Not from within the end of the bus that it was asked on.
+      return core_.post([this, life = std::weak_ptr(life_), asked] {
+        if (!life.expired()) return send(asked);
+        asked->answer.set_value(fail(ErrorCode::fate_unknown, "this side left the bus"));
+      });
     }
-    const auto keep = [this, promise](Result<ControlMessage> answer) {
-      if (!answer) answer = fail(gateway_.status().explain(answer.error()));
-      promise->set_value(std::move(answer));
-    };
-    asker(*bus, deadline, [this, asker, keep, end](Result<ControlMessage> answer) {
-      const auto left = left_until(end);
-      auto* const now = gateway_.bus();
-      if (!answer && answer.error().code() == ErrorCode::link_lost && now != nullptr &&
-          left.count() > 0) {
-        asker(*now, left, keep);
-      } else {
-        keep(std::move(answer));
-      }
-    });
+    if (!answer) answer = fail(gateway_.status().explain(answer.error()));
+    asked->answer.set_value(std::move(answer));
   });
-  return future;
 }
 
 }  // namespace meshbus

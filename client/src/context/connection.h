@@ -54,10 +54,13 @@ class Connection {
   /// that it knew.
   template <typename NativeBody>
   Answer ask(const Destination& to, NativeBody body, std::chrono::milliseconds deadline) {
-    return ask_with([to, shared = std::make_shared<const ControlBody>(std::move(body))](
-                        Bus& bus, std::chrono::milliseconds limit,
-                        Bus::Answer answer) { bus.request(to, *shared, limit, std::move(answer)); },
-                    Calls::clamp(deadline));
+    return ask_with(asker(to, std::move(body)), Calls::clamp(deadline), /*losses=*/0);
+  }
+  /// The same for what may be done twice: it asks again, too, when our broker was lost meanwhile,
+  /// and nobody knows whether the question has arrived.
+  template <typename NativeBody>
+  Answer ask_again(const Destination& to, NativeBody body, std::chrono::milliseconds deadline) {
+    return ask_with(asker(to, std::move(body)), Calls::clamp(deadline), kMostLosses);
   }
   /// Calls and casts.
   Calls& calls() noexcept { return calls_; }
@@ -87,11 +90,33 @@ class Connection {
 
   Gateway::Options make_options();
   Gateway::Events make_events();
-  Answer ask_with(Asker asker, std::chrono::milliseconds deadline);
+  /// Brokers in a row that may be lost while one question is asked.
+  static constexpr int kMostLosses = 3;
+
+  template <typename NativeBody>
+  static Asker asker(const Destination& to, NativeBody body) {
+    return [to, shared = std::make_shared<const ControlBody>(std::move(body))](
+               Bus& bus, std::chrono::milliseconds limit, Bus::Answer answer) {
+      bus.request(to, *shared, limit, std::move(answer));
+    };
+  }
+  /// One question on its way.
+  struct Asked {
+    Asker asker;
+    std::chrono::steady_clock::time_point end;
+    std::promise<Result<ControlMessage>> answer;
+    bool may_be_late = true;  ///< It has not met a later life of a host yet.
+    int losses = 0;           ///< So many lost brokers it may still meet.
+  };
+  /// `losses`: as Asked::losses.
+  Answer ask_with(Asker asker, std::chrono::milliseconds deadline, int losses);
+  void send(const std::shared_ptr<Asked>& asked);
   /// A message for a port of this launcher.
   void on_data(const wire::Envelope& envelope, const wire::CallHeader& header, Bytes body);
 
   ContextCore& core_;
+  /// Expires with this object.
+  std::shared_ptr<const bool> life_ = std::make_shared<const bool>(true);
   std::atomic<unsigned> uses_{0};
   Gateway gateway_;
   HostMonitor hosts_;

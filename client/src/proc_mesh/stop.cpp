@@ -56,8 +56,8 @@ Connection::Answer order(Connection& connection, const MeshMonitor& monitor,
   stop.because = options.because;
   stop.grace_ms = static_cast<std::uint32_t>(std::clamp<std::int64_t>(
       options.grace.value_or(monitor.options().grace).count(), 0, UINT32_MAX));
-  return connection.ask(Destination::to_agent(monitor.mesh().hosts()[host]), std::move(stop),
-                        deadline);
+  return connection.ask_again(Destination::to_agent(monitor.mesh().hosts()[host]), std::move(stop),
+                              deadline);
 }
 
 }  // namespace

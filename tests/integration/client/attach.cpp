@@ -141,6 +141,27 @@ TEST_CASE("client: a launcher whose host ends in order goes on from another one 
   CHECK(states[1].code == ErrorCode::none);
 }
 
+TEST_CASE("client: an order to stop that is lost with the broker of its launcher is given again") {
+  const StandingHost host;
+  auto context = must(Context::create());
+  auto hosts = must(HostMesh::attach(context, "hosts", {address(host)}));
+  auto mesh = must(hosts.spawn("left", extent("gpu=2"), shell("exec sleep 1000"),
+                               {.on_failure = [](const RankReport&) {}}));
+  // It takes the order, and passes nothing on.
+  const auto broker = host.roles().broker;
+  REQUIRE(::kill(broker, SIGSTOP) == 0);
+  mesh.request_stop({.reason = "enough"});
+  // What is asked later has been sent later, too.
+  (void)hosts.states(300ms);
+  REQUIRE(::kill(broker, SIGKILL) == 0);
+  const auto outcome = must(mesh.wait(in_time));
+  for (const auto& rank : outcome.ranks) {
+    INFO(rank.describe());
+    CHECK(rank.step == StopStep::term);
+    CHECK(rank.stop_reason == "enough");
+  }
+}
+
 TEST_CASE("client: spec 5.4: a lease that is renewed does not lapse") {
   const StandingHost host;
   auto context = must(Context::create(quick({{"supervision.probe", "100ms"}})));
