@@ -151,7 +151,7 @@ TEST_CASE("client: an order to stop that is lost with the broker of its launcher
   const auto broker = host.roles().broker;
   REQUIRE(::kill(broker, SIGSTOP) == 0);
   mesh.request_stop({.reason = "enough"});
-  // What is asked later has been sent later, too.
+  // This question is sent behind the order, so the order has been sent, too.
   (void)hosts.states(300ms);
   REQUIRE(::kill(broker, SIGKILL) == 0);
   const auto outcome = must(mesh.wait(in_time));

@@ -10,13 +10,19 @@
 
 namespace meshbus::test::controlled {
 
+/// Two ranks on one host.
+inline MeshUpdate news_of_one_host() {
+  auto news = news_of({rank_of(0), rank_of(1)});
+  news.region = Region(*Extent::parse("host=1,gpu=2"));
+  news.hosts = {kA};
+  return news;
+}
+
 TEST_CASE(
     "mesh_controller: between two lives of all its ranks a mesh has not ended, as long as somebody "
     "is there to begin them") {
   auto mesh = make({kA});
-  auto news = news_of({rank_of(0), rank_of(1)});
-  news.region = Region(*Extent::parse("host=1,gpu=2"));
-  news.hosts = {kA};
+  auto news = news_of_one_host();
   news.ranks_update.owner =
       OwnerUpdate{.owner = "unix:/a,client-11111111111b", .may_restart = true};
   mesh.listed(kA, news, t0);
@@ -49,9 +55,7 @@ TEST_CASE(
     "mesh_controller: ranks of its own mesh are restarted by the policy that the owner before has "
     "left, and the mesh ends when nothing can follow") {
   auto mesh = make({kA});
-  auto news = news_of({rank_of(0), rank_of(1)});
-  news.region = Region(*Extent::parse("host=1,gpu=2"));
-  news.hosts = {kA};
+  auto news = news_of_one_host();
   RestartPlan plan{.policy = {.on = RestartPolicy::On::failure, .budget = 1, .jitter = 0}};
   news.ranks_update.owner =
       OwnerUpdate{.owner = "unix:/a,controller", .may_restart = true, .restarts = plan};
@@ -117,9 +121,7 @@ TEST_CASE(
     "mesh_controller: the answer to what was ordered when the mesh was its own before says nothing "
     "of what is ordered now") {
   auto mesh = make({kA});
-  auto news = news_of({rank_of(0), rank_of(1)});
-  news.region = Region(*Extent::parse("host=1,gpu=2"));
-  news.hosts = {kA};
+  auto news = news_of_one_host();
   const RestartPlan plan{.policy = {.on = RestartPolicy::On::failure, .jitter = 0}};
   news.ranks_update.owner =
       OwnerUpdate{.owner = "unix:/a,controller", .may_restart = true, .restarts = plan};
@@ -187,9 +189,7 @@ TEST_CASE(
     "mesh_controller: a rank that waits and is stopped at its host is told once, and not "
     "restarted") {
   auto mesh = make({kA});
-  auto news = news_of({rank_of(0), rank_of(1)});
-  news.region = Region(*Extent::parse("host=1,gpu=2"));
-  news.hosts = {kA};
+  auto news = news_of_one_host();
   RestartPlan plan{.policy = {.on = RestartPolicy::On::failure, .jitter = 0}};
   OwnerUpdate owner{.owner = "unix:/a,controller", .may_restart = true, .restarts = plan};
   news.ranks_update.owner = owner;
