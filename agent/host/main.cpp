@@ -7,6 +7,7 @@
 
 #include <charconv>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -49,6 +50,16 @@ struct Arguments {
 int give_up(int code, const std::string& why) {
   std::fprintf(stderr, "meshbus-agent: %s\n", why.c_str());
   return code;
+}
+
+/// "rank 1 of trainers-13Se1Maqzryj" where this host was started in a proc of a mesh; else empty.
+std::string outer_rank() {
+  const char* const text = std::getenv("MESHBUS_ADDR");
+  if (text == nullptr) return {};
+  const auto outer = ProcId::parse(text);
+  const auto proc = outer ? parse_proc_name(outer->name()) : fail(outer.error());
+  return proc ? "rank " + std::to_string(proc->create_rank) + " of " + proc->mesh.to_string()
+              : std::string();
 }
 
 /// The agent as a process: its lifeline, its signals, its exit code.
@@ -149,7 +160,7 @@ class Program {
   /// The keeper kills the procs and ends, which owners and subscribers are told.
   void on_warden_died() {
     log::warn("the warden is gone");
-    loss_ = {host::KeeperLoss::Why::warden_died};
+    loss_ = {host::KeeperLoss::Why::warden_died, outer_rank()};
     reactor_.forget(lifeline_.fd());
     lifeline_.close();
     os::end_with_warden();

@@ -12,7 +12,9 @@ struct KeeperLoss {
     warden_died,  ///< It ended because the warden had died.
   };
   Why why = Why::died;
-  std::string detail = {};  ///< For the reader; may be empty.
+  /// For the reader; may be empty. For warden_died: the rank of a mesh that the warden was or ran
+  /// in.
+  std::string detail = {};
 };
 
 }  // namespace meshbus::host

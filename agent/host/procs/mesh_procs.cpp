@@ -193,13 +193,15 @@ void MeshProcs::on_keeper_lost() {
   const auto cause = loss.why == KeeperLoss::Why::frozen        ? wire::Cause::frozen
                      : loss.why == KeeperLoss::Why::warden_died ? wire::Cause::host_lost
                                                                 : wire::Cause::keeper_lost;
-  std::string text =
-      loss.why == KeeperLoss::Why::warden_died
-          ? "host lost: " + host_ +
-                ": its warden, the process meshbus host, has died, and all that the "
-                "host ran with it"
-          : "keeper lost: the process that held the procs of host " + host_ + " has died";
-  if (!loss.detail.empty()) text += ": " + loss.detail;
+  std::string text;
+  if (loss.why == KeeperLoss::Why::warden_died) {
+    const std::string where = loss.detail.empty() ? "" : " (in " + loss.detail + ")";
+    text = "host lost: " + host_ + ": its warden, the process meshbus host" + where +
+           ", has died, and all that the host ran with it";
+  } else {
+    text = "keeper lost: the process that held the procs of host " + host_ + " has died";
+    if (!loss.detail.empty()) text += ": " + loss.detail;
+  }
   for (Proc* proc : table_.live_procs()) {
     outputs_.read_rest(*proc);
     proc->exit.set_empty();

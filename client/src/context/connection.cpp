@@ -99,7 +99,8 @@ void Connection::send(const std::shared_ptr<Asked>& asked) {
   asked->asker(*bus, left_until(asked->end), [this, asked](Result<ControlMessage> answer) {
     const bool has_time = gateway_.bus() != nullptr && left_until(asked->end).count() > 0;
     const auto code = answer ? ErrorCode::none : answer.error().code();
-    if (code == ErrorCode::link_lost && has_time && std::exchange(asked->may_be_late, false))
+    if (code == ErrorCode::link_lost && has_time &&
+        std::exchange(asked->can_meet_later_life, false))
       return send(asked);
     if (code == ErrorCode::fate_unknown && has_time && asked->losses > 0) {
       --asked->losses;

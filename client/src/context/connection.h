@@ -105,8 +105,8 @@ class Connection {
     Asker asker;
     std::chrono::steady_clock::time_point end;
     std::promise<Result<ControlMessage>> answer;
-    bool may_be_late = true;  ///< It has not met a later life of a host yet.
-    int losses = 0;           ///< So many lost brokers it may still meet.
+    bool can_meet_later_life = true;  ///< Of the host, once: then it is asked again.
+    int losses = 0;                   ///< So many lost brokers it may still meet.
   };
   /// `losses`: as Asked::losses.
   Answer ask_with(Asker asker, std::chrono::milliseconds deadline, int losses);

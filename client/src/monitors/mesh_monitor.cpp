@@ -201,7 +201,7 @@ MeshMonitor::Due MeshMonitor::find_due(Time now) {
         !options_.has_output ||
         (facts.owners.is_handed_over() ? output_.is_idle() : output_.is_over(facts.table));
     if (!is_output_over) {
-      const auto limit = output_.give_up_at(now);
+      const auto limit = output_.give_up_at(facts.table, now);
       if (!output_.is_idle() || now < limit) {
         due.next = std::max(limit, now + std::chrono::seconds(1));
         return due;

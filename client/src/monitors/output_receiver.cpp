@@ -91,9 +91,13 @@ void OutputReceiver::lose(const HostAddr& host, const RankTable& table) {
   }
 }
 
-OutputReceiver::Time OutputReceiver::give_up_at(Time now) {
+OutputReceiver::Time OutputReceiver::give_up_at(const RankTable& table, Time now) {
   if (!last_) last_ = now;
-  return *last_ + limit_;
+  const bool has_living_host =
+      std::any_of(table.ranks().begin(), table.ranks().end(), [this](const RankReport& rank) {
+        return !is_rank_over(rank) && rank.cause != Cause::host_lost;
+      });
+  return *last_ + (has_living_host ? limit_ : std::min(limit_, kLastWordsLimit));
 }
 
 }  // namespace meshbus

@@ -28,6 +28,9 @@ class OutputReceiver {
   /// The same when the agents send the output to an address that this launcher does not have any
   /// more (spec 6.8).
   static constexpr std::chrono::seconds kMovedLimit{2};
+  /// The same when all that is missing is of hosts that have said that they are lost: what is left
+  /// of such a host ends within 2.5 s (os::kLastWords).
+  static constexpr std::chrono::seconds kLastWordsLimit{3};
 
   struct Chunk {
     std::uint64_t rank;
@@ -79,7 +82,7 @@ class OutputReceiver {
   /// The launcher has another address than the one to which the agents send.
   void on_moved() { limit_ = kMovedLimit; }
   /// When the silence of an ended mesh has lasted too long. The first call starts it.
-  Time give_up_at(Time now);
+  Time give_up_at(const RankTable& table, Time now);
 
  private:
   bool is_rank_over(const RankReport& rank) const;

@@ -35,6 +35,7 @@ struct Owner {
       written +=
           std::to_string(rank) + (stream == Stream::out ? "o:" : "e:") + std::string(bytes) + "|";
     };
+    options.handlers.on_failure = [](const RankReport&) {};
     options.handlers.on_end = [this](const MeshOutcome&) { ++ends; };
     monitor = std::make_shared<MeshMonitor>(
         reactor, handlers,
@@ -56,15 +57,22 @@ struct Owner {
     settle();
   }
 
-  void tell_state(const HostAddr& from, std::uint64_t rank, wire::ProcState state) {
+  void tell_state(const HostAddr& from, std::uint64_t rank, wire::ProcState state,
+                  wire::Cause cause = wire::Cause::none) {
     wire::StateChangedT news;
     news.mesh = "m";
     news.host = from.to_string();
     news.ranks.emplace_back(rank, 1, 1, 1'000'000, 0, 100, 0, state, 0, false, wire::StopStep::none,
                             0);
+    if (cause != wire::Cause::none) {
+      news.exit_reports.push_back(std::make_unique<wire::ExitReportT>());
+      news.exit_reports.back()->rank = rank;
+      news.exit_reports.back()->cause = cause;
+    }
     const auto message = ControlMessage::decode(encode_control({}, std::move(news)));
     REQUIRE(message.has_value());
-    monitor->on_update(from, message->body_as<wire::StateChanged>()->ranks(), nullptr);
+    const auto* const body = message->body_as<wire::StateChanged>();
+    monitor->on_update(from, body->ranks(), body->exit_reports());
   }
 
   void settle() {
@@ -177,14 +185,46 @@ TEST_CASE("mesh_monitor: output of ended ranks is due until it has come or their
   CHECK(owner.ends == 1);
 }
 
+TEST_CASE("mesh_monitor: output of a host that said it is lost is waited for 3 s, not 30 s") {
+  Owner owner;
+  owner.monitor->arm();
+  owner.give(host_b, chunk(1, 0, "mine\n"));
+  owner.tell_state(host_a, 0, wire::ProcState::failed, wire::Cause::host_lost);
+  bool ended_early = false;
+  const auto wait = [&](Reactor::Time::duration time) {
+    owner.now += time;
+    owner.settle();
+  };
+  SUBCASE("all else has come") {
+    owner.tell_state(host_b, 1, wire::ProcState::stopped, wire::Cause::exited);
+    owner.give(host_b, end_of(1, 5));
+    wait(2900ms);
+    ended_early = owner.ends != 0;
+    wait(200ms);
+  }
+  SUBCASE("output of a living host is missing, too") {
+    owner.tell_state(host_b, 1, wire::ProcState::stopped, wire::Cause::exited);
+    wait(29s);
+    ended_early = owner.ends != 0;
+    wait(2s);
+  }
+  CHECK_FALSE(ended_early);
+  CHECK(owner.ends == 1);
+}
+
 TEST_CASE(
     "output_receiver: an ended mesh waits 30 s for silent output, and 2 s when the launcher has "
     "moved") {
   constexpr OutputReceiver::Time kEnd{1000s};
+  RankTable table(*ProcMeshRef::make(*Name::make("m", 1), {host_a}, *Extent::make({{"host", 1}})));
+  table.apply(host_a,
+              wire::RankState(0, 1, 1, 1'000'000, 0, 100, 0, wire::ProcState::stopped, 0, false,
+                              wire::StopStep::none, 0),
+              kEnd);
   OutputReceiver still(1);
-  CHECK(still.give_up_at(kEnd) == kEnd + 30s);
-  CHECK(still.give_up_at(kEnd + 10s) == kEnd + 30s);
+  CHECK(still.give_up_at(table, kEnd) == kEnd + 30s);
+  CHECK(still.give_up_at(table, kEnd + 10s) == kEnd + 30s);
   OutputReceiver moved(1);
   moved.on_moved();
-  CHECK(moved.give_up_at(kEnd) == kEnd + 2s);
+  CHECK(moved.give_up_at(table, kEnd) == kEnd + 2s);
 }
