@@ -105,7 +105,7 @@ class Connection {
     Asker asker;
     std::chrono::steady_clock::time_point end;
     std::promise<Result<ControlMessage>> answer;
-    bool can_meet_later_life = true;  ///< Of the host, once: then it is asked again.
+    bool can_meet_later_life = true;  ///< A later life of the host asks for another try, once.
     int losses = 0;                   ///< So many lost brokers it may still meet.
   };
   /// `losses`: as Asked::losses.

@@ -111,6 +111,9 @@ Result<std::unique_ptr<MpiJob>> MpiJob::start(HostMesh& hosts, const std::string
 void MpiJob::wrap(ProcSpec& spec) const {
   spec.command.insert(spec.command.begin(), kInFront);
   spec.environment.emplace_back("MESHBUS_MPI_JOB", job_);
+  // Where sessions are groups of the scheduler (sched_autogroup_enabled), a rank that waits for
+  // another one of its host gives it the CPU (sched_yield) only within the same session.
+  spec.settings.same_session = true;
 }
 
 void MpiJob::request_stop() {
