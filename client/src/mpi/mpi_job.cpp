@@ -77,6 +77,7 @@ Result<std::unique_ptr<MpiJob>> MpiJob::start(HostMesh& hosts, const std::string
                                               std::uint64_t ranks, MpiWire wire, Events events) {
   std::unique_ptr<MpiJob> job(new MpiJob());
   job->job_ = hex(random_u64());
+  job->wire_ = wire;
   constexpr std::string_view kSuffix = "_mpi";
   job->name_ = name.substr(0, Name::max_base - kSuffix.size()) + std::string(kSuffix);
   const bool is_pmix = wire == MpiWire::pmix || (wire == MpiWire::any && is_installed(kPmixHelper));
@@ -111,9 +112,10 @@ Result<std::unique_ptr<MpiJob>> MpiJob::start(HostMesh& hosts, const std::string
 void MpiJob::wrap(ProcSpec& spec) const {
   spec.command.insert(spec.command.begin(), kInFront);
   spec.environment.emplace_back("MESHBUS_MPI_JOB", job_);
-  // Where sessions are groups of the scheduler (sched_autogroup_enabled), a rank that waits for
-  // another one of its host gives it the CPU (sched_yield) only within the same session.
-  spec.settings.same_session = true;
+  // A rank of Open MPI that waits gives its CPU to another one (sched_yield). Where sessions are
+  // groups of the scheduler (sched_autogroup_enabled) that works only within one. Ranks of MPICH
+  // poll without that: they would take the CPU from the keeper, while it starts the other ones.
+  if (wire_ == MpiWire::pmix) spec.settings.same_session = true;
 }
 
 void MpiJob::request_stop() {

@@ -41,6 +41,7 @@ class MpiJob {
 
   std::string name_;
   std::string job_;
+  MpiWire wire_ = MpiWire::any;
   std::unique_ptr<ProcMesh> helpers_;
 };
 
