@@ -1,4 +1,5 @@
-"""The programs of the documents, typed from the page, print what stands below them."""
+"""The programs and commands of the documents, typed from the page, do what stands there."""
+import os
 import pathlib
 import re
 import subprocess
@@ -7,6 +8,8 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "docs" / "typed"))
+import typed_pages  # noqa: E402
 BLOCK = re.compile(r"(?:<!-- file: (\S+) -->\n)?```python\n(.*?)```(?:\n\n```text\n(.*?)```)?",
                    re.S)
 
@@ -56,3 +59,18 @@ def test_program(name, file, program, output, folder):
         assert "1 passed" in run([*words, file], folder)
     else:
         compile(program, file, "exec")  # a later program starts it
+
+
+def test_each_page_of_the_guide_is_typed_by_some_test():
+    pages = {path.stem for path in (ROOT / "docs" / "guide").glob("*.md")}
+    assert pages | {"README"} == {*typed_pages.PAGES, *typed_pages.ELSEWHERE}
+    assert all((ROOT / program).exists() for program in typed_pages.ELSEWHERE.values())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes root, for namespaces")
+@pytest.mark.limit(300)
+@pytest.mark.parametrize("page", typed_pages.PAGES)
+def test_commands(page):
+    program = ROOT / "tests" / "docs" / "typed" / "typed.py"
+    done = subprocess.run([sys.executable, "-B", program, page], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
