@@ -11,9 +11,10 @@ packages=(g++ cmake ninja-build ccache mold libzmq3-dev cppzmq-dev libsodium-dev
 test_packages=(python3 python3-zmq python3-flatbuffers python3-jsonschema openssh-client)
 # MPI libraries, for which tests of run --mpi compile a program, and PMIx for the helper.
 mpi_test_packages=(mpich libmpich-dev openmpi-bin libopenmpi-dev libpmix-dev python3-mpi4py)
-# What the Python package needs: to be built, to send classes by value, and to be tested.
+# What the Python package needs: to be built, to send classes by value, and to be tested; the last
+# three are in commands of the documents, which its tests type.
 python_packages=(python3-dev pybind11-dev python3-cloudpickle python3-pytest python3-numpy mypy
-  python3-venv patchelf)
+  python3-venv patchelf curl iproute2 jq)
 # Servers that tests start for themselves, to launch hosts over a real sshd and in a real Slurm job.
 # Where systemd runs, installing one would make it serve this machine: they are installed only where
 # it does not (containers). Tests that miss one are skipped and counted.
