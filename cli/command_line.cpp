@@ -300,9 +300,11 @@ int run_command_line(int argc, char** argv) {
   } catch (const CLI::Success& done) {
     return app.exit(done);
   } catch (const CLI::ParseError& error) {
-    refuse(suggestion(app, own, argv), in_own_words(app, error));
-    if (argc < 2) std::cerr << "try: meshbus --help\n";
-    return kUsage;
+    if (argc < 2) {
+      std::cerr << app.help();
+      return kUsage;
+    }
+    return refuse(suggestion(app, own, argv), in_own_words(app, error));
   }
   if (const auto code = take_command(app, commands, own, argc, argv)) return *code;
   hide_tokens(argc, argv);

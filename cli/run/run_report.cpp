@@ -73,6 +73,7 @@ std::string not_found_hint(const std::vector<std::string>& command) {
   const auto& program = command.front();
   if (program.find(' ') != std::string::npos)
     return "meshbus: a line with blanks is for a shell: -- sh -c '" + shown(program) + "'\n";
+  if (program == "python") return "meshbus: is it python3? Many systems have no python\n";
   if (program.find('/') != std::string::npos || ::access(program.c_str(), F_OK) != 0) return {};
   const bool is_python = program.ends_with(".py");
   return "meshbus: did you mean ./" + shown(program) +

@@ -225,6 +225,11 @@ TEST_CASE("mistakes: a program that is not found") {
        "PATH");
   says({"echo hi"}, "meshbus: a line with blanks is for a shell: -- sh -c 'echo hi'");
   says({"no-such-program"}, "");
+  // Also where there is a python.
+  const auto python =
+      run_cli({"run", "-n", "1", "--", "python"}, {.environment = {{"PATH", dir.path().string()}}});
+  CHECK(python.status == ExitStatus::exited(127));
+  CHECK(python.err.starts_with("meshbus: is it python3? Many systems have no python\n"));
 }
 
 TEST_CASE("mistakes: settings and files") {
