@@ -301,6 +301,7 @@ int run_command_line(int argc, char** argv) {
     return app.exit(done);
   } catch (const CLI::ParseError& error) {
     if (argc < 2) {
+      complain("no command was given; this is meshbus --help:\n");
       std::cerr << app.help();
       return kUsage;
     }
