@@ -168,8 +168,8 @@ def test_a_stop_gets_through_a_call(hosts, tmp_path, waits):
     path.write_text("import meshbus, threading\n"
                     "for_ever = threading.Event()\n"
                     "proc = meshbus.init(ports={7: lambda body: for_ever.wait(50)})\n"
-                    "print('begin', flush=True)\n"
                     "try:\n"
+                    "    print('begin', flush=True)\n"
                     f"    {waits} if proc.rank == 0 else for_ever.wait()\n"
                     "finally:\n"
                     "    print('finally', proc.rank)\n")

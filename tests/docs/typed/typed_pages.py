@@ -90,9 +90,10 @@ PAGES = {
                       "--restart on-failure -- ./train.sh >/dev/null 2>&1 &); until meshbus status "
                       "train --hosts tcp:h1:7420 --wait running >/dev/null 2>&1; do sleep 0.1; "
                       "done"}),
+            # The second is to find a rank that was killed by the first one ready again.
             (r"^meshbus chaos .*kinds", {"as": "meshbus chaos --hosts tcp:h1:7420 --ranks "
-                                               "'train[0-3]' --kinds kill,freeze --every 1s "
-                                               "--for 3s"}),
+                                               "'train[0-3]' --kinds kill,freeze --every 4s "
+                                               "--for 6s"}),
             (r"^meshbus chaos .*dry", {"as": "meshbus chaos --hosts tcp:h1:7420 --ranks train "
                                              "--roles broker,agent --seed 7 --dry-run"}),
         ],
