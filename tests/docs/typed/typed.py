@@ -5,7 +5,7 @@ command ends otherwise than the page says, or does not print what the page shows
 
 A page is typed in namespaces of its own: nothing of it is left. Its machines (h1, node1, ...) are
 addresses there; `h1$` is a shell of h1 with a home of its own, `$` or nothing that of the first
-one. Their programs are in work/, where all shells are, and in bin/. What a page takes for granted
+one. Their programs are in desk/, where all shells are, and in bin/. What a page takes for granted
 (a job that runs, hosts) and what it does not show (a command that stays, another exit code) is in
 typed_pages.py."""
 import os
@@ -93,7 +93,7 @@ class Shell:
                        "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
         self.bash = subprocess.Popen(["bash", "--noprofile", "--norc"], stdin=subprocess.PIPE,
                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                     cwd=PLACE / "work", env=environment)
+                                     cwd=PLACE / "desk", env=environment)
         self.count = 0
 
     def type(self, command):
@@ -130,7 +130,7 @@ class Page:
         self.problems = []
 
     def shell(self, machine):
-        machine = machine or self.stage.get("machine", "h1")
+        machine = machine or "h1"
         if machine not in self.shells:
             self.shells[machine] = Shell(machine)
         return self.shells[machine]
@@ -184,8 +184,6 @@ class Page:
             self.type(machine, command, "before")
         count = 0
         for line, commands, printed in blocks(path.read_text(encoding="utf-8")):
-            if line in self.stage.get("not_blocks", []):
-                continue
             where = f"{path.name}:{line}"
             for machine, command in commands:
                 self.type(machine, command, where)
@@ -208,7 +206,7 @@ class Page:
 
 
 def make_world():
-    """In the namespaces: addresses, names, and the programs of bin/ and work/."""
+    """In the namespaces: addresses, names, and the programs of bin/ and desk/."""
     def run(*words):
         subprocess.run(words, check=True)
     # Pages write to /tmp; the tree may be there, too.
@@ -225,7 +223,7 @@ def make_world():
         run("ip", "address", "add", f"{address}/32", "dev", "lo")
         hosts += f"{address} {name}\n"
     (PLACE / "home").mkdir(parents=True)
-    for folder in ("bin", "work"):
+    for folder in ("bin", "desk"):
         shutil.copytree(HERE / folder, PLACE / folder)
     (PLACE / "hosts").write_text(hosts)
     run("mount", "--bind", str(PLACE / "hosts"), "/etc/hosts")

@@ -225,7 +225,7 @@ TEST_CASE("mistakes: a program that is not found") {
        "PATH");
   says({"echo hi"}, "meshbus: a line with blanks is for a shell: -- sh -c 'echo hi'");
   says({"no-such-program"}, "");
-  // Also where there is a python.
+  // This machine may have one, so PATH does not lead there.
   const auto python =
       run_cli({"run", "-n", "1", "--", "python"}, {.environment = {{"PATH", dir.path().string()}}});
   CHECK(python.status == ExitStatus::exited(127));
