@@ -121,8 +121,8 @@ int drain(ReachedHosts& hosts, const std::string& mesh, const DrainArguments& ar
     std::cout << "drained " << drain_scope(mesh, arguments.owner) << ": " << all.ok << " of "
               << all.attempted << " procs ended"
               << (arguments.hold
-                      ? "; nothing of that is started here until meshbus drain --resume, or until "
-                        "the host itself is started again"
+                      ? "; the hosts start no such procs until meshbus drain --resume, or until "
+                        "they are restarted"
                       : "")
               << "\n";
   }

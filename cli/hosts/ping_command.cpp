@@ -17,6 +17,7 @@
 #include "cli/support/find_hosts.h"
 #include "cli/support/rank_json.h"
 #include "cli/support/text_error.h"
+#include "mesh/text.h"
 #include "meshbus/client.h"
 
 namespace meshbus::cli {
@@ -70,7 +71,7 @@ void print(const Pong& pong) {
   const auto& host = pong.host;
   std::cout << host.host << "  ";
   if (host.code != ErrorCode::none) {
-    std::cout << "does not answer: " << host.problem << "\n";
+    std::cout << text::visible(problem_words(host)) << "\n";
   } else {
     std::cout << std::fixed << std::setprecision(2) << ms_of(pong) << " ms  meshbus "
               << host.version << " on " << host.node << "\n";

@@ -149,6 +149,16 @@ HostReport silent_host(const HostAddr& host, const Error& error) {
   return report;
 }
 
+bool is_silence(ErrorCode code) {
+  return code != ErrorCode::none && code != ErrorCode::unauthorised &&
+         code != ErrorCode::identity_mismatch && code != ErrorCode::version_mismatch &&
+         code != ErrorCode::configuration_error;
+}
+
+std::string problem_words(const HostReport& host) {
+  return (is_silence(host.code) ? "does not answer: " : "") + host.problem;
+}
+
 std::variant<AttachedHosts, int> attach_hosts(const HostChoice& choice, Need need) {
   const auto begin = std::chrono::steady_clock::now();
   auto found = find_hosts(choice);

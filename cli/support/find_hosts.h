@@ -53,6 +53,10 @@ Result<HostMesh> attach(Context& context, const FoundHosts& hosts, const HostCho
                         Need need);
 /// The report of a host that cannot be attached to, and why.
 HostReport silent_host(const HostAddr& host, const Error& error);
+/// False: the host has answered, with a refusal, or could not be asked at all.
+bool is_silence(ErrorCode code);
+/// Why a host cannot be used: `does not answer: PROBLEM`, or just the problem if it is no silence.
+std::string problem_words(const HostReport& host);
 
 struct AttachedHosts {
   Context context;

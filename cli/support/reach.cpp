@@ -144,13 +144,11 @@ Result<HostMesh> reach_again(ReachedHosts& hosts, const HostAddr& host) {
 }
 
 void complain_of(const HostReport& host, const std::string& consequence) {
-  // A host that refuses us has answered.
-  if (host.code == ErrorCode::unauthorised || host.code == ErrorCode::identity_mismatch ||
-      host.code == ErrorCode::version_mismatch || host.code == ErrorCode::configuration_error) {
+  if (!is_silence(host.code)) {
     complain("host " + host.host.to_string() + ": " + host.problem);
     return;
   }
-  complain("host " + host.host.to_string() + " does not answer: " + host.problem +
+  complain("host " + host.host.to_string() + " " + problem_words(host) +
            (consequence.empty() ? "" : "; " + consequence));
 }
 

@@ -123,7 +123,7 @@ void print_table(const Seen& seen, const PsArguments& arguments) {
   for (const auto& host : seen.hosts) {
     std::cout << "host " << host.host << "  ";
     if (host.code != ErrorCode::none) {
-      std::cout << "does not answer: " << text::visible(host.problem) << "\n";
+      std::cout << text::visible(problem_words(host)) << "\n";
     } else {
       std::cout << host.live << " live, agent " << host.pid << " on " << text::visible(host.node)
                 << ", " << host.containment << "\n";

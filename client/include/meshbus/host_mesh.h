@@ -331,7 +331,7 @@ class HostMesh {
                                                WaitOptions options = {}) const;
 
   /// Stops the procs of a scope on these hosts, of any launcher, and waits until they are gone.
-  /// Meanwhile, and with `hold` until resume(), nothing of that scope is started here: a spawn is
+  /// Meanwhile, and with `hold` until resume(), they start no proc of that scope: a spawn is
   /// refused and says why. The hosts stay. Errors: stop_error naming each host that failed, and
   /// how; parse_error; would_block, refused (after fork).
   [[nodiscard]] Result<DrainSummary> drain(DrainOptions options = {});

@@ -283,8 +283,8 @@ class HostMesh(ContextManager):
 
     def drain(self, mesh: ProcMesh | str = "", *, reason: str = "drain", hold: bool = False,
               grace: float | None = None) -> dict[str, int]:
-        """Stops the processes of a mesh, or all, of any program, and waits. hold: nothing of that
-        is started here until resume()."""
+        """Stops the processes of a mesh, or all, of any program, and waits. hold: the hosts
+        start no such procs until resume()."""
         wanted = mesh if isinstance(mesh, str) else mesh.name
         return Future(self._core.drain(wanted, _checks.text("reason", reason), hold,
                                        _checks.optional("grace", grace)), _counts).result()

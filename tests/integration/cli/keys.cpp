@@ -112,6 +112,14 @@ TEST_CASE(
   CHECK(has(done.err, "needs role operator, the sender has role observer"));
   const auto seen = run_cli({"ps", "--hosts", hosts}, as(dir, "eve"));
   CHECK(seen.status == ExitStatus::exited(0));
+  // Nobody was asked, so nobody is said to be silent.
+  for (const char* verb : {"ping", "ps"}) {
+    const auto undecided = run_cli({verb, "--hosts", hosts}, here);
+    INFO(undecided.out << undecided.err);
+    CHECK(undecided.status == ExitStatus::exited(1));
+    CHECK(has(undecided.out + undecided.err, "which of the 4 secret keys"));
+    CHECK_FALSE(has(undecided.out + undecided.err, "does not answer"));
+  }
   {
     // Nor may she end what others run.
     const auto sleep = own_sleep();
