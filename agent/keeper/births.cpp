@@ -35,6 +35,28 @@ bool Births::enter(ProcessStarter::Outcome outcome, const std::string& mesh) {
   return is_running;
 }
 
+void Births::join(ProcessStarter::Joining joining, ProcTable::Process& process) {
+  for (std::size_t i = 0; i < joining.births.size(); ++i) {
+    Birth& birth = joining.births[i];
+    const auto id = birth.id;
+    const pid_t pid = birth.pid;
+    if (!birth.failure &&
+        (!agent_.keep(birth) ||
+         !process.shared->join(std::move(joining.members[i]), joining.bootstrap.get()))) {
+      const int error = errno;
+      birth = {};
+      birth.id = id;
+      birth.failure = {os::SpawnStage::descriptors, error, "telling the process its procs"};
+    }
+    if (birth.failure) {
+      agent_.keep(birth);
+    } else {
+      table_.add_proc(pid, id);
+    }
+    agent_.report(std::move(birth));
+  }
+}
+
 void Births::refuse(std::uint64_t id, os::SpawnFailure failure) {
   Birth birth;
   birth.id = id;

@@ -24,6 +24,8 @@ class Births {
   /// The process of a mesh, or the failure to start it. A process that cannot be watched is killed,
   /// and its births fail. True: it runs.
   bool enter(ProcessStarter::Outcome outcome, const std::string& mesh);
+  /// Procs that join a process of the table. Each that it cannot be told of fails.
+  void join(ProcessStarter::Joining joining, ProcTable::Process& process);
   /// A proc that will not be started.
   void refuse(std::uint64_t id, os::SpawnFailure failure);
 

@@ -253,6 +253,12 @@ void Keeper::spawn_some() {
 
 void Keeper::start_one(QueuedProcess queued) {
   if (queued.prepared->spec().is_template) return templates_.start(std::move(queued), *starter_);
+  if (const pid_t pid = queued.beside != 0 ? table_.find_pid(queued.beside) : -1; pid > 0) {
+    auto* const process = table_.find(pid);
+    if (process != nullptr && process->shared && process->shared->takes(queued.procs.size()))
+      return births_.join(ProcessStarter::prepare_to_join(queued, pid, process->pidfd.get()),
+                          *process);
+  }
   births_.enter(starter_->start(queued), queued.prepared->spec().mesh);
 }
 

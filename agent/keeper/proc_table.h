@@ -50,6 +50,8 @@ class ProcTable {
   };
 
   void add(pid_t pid, Process process, const std::vector<std::uint64_t>& procs);
+  /// The process runs one more.
+  void add_proc(pid_t pid, std::uint64_t id) { pids_.emplace(id, pid); }
   /// Null: there is no such process, or it is reaped.
   Process* find(pid_t pid);
   bool contains(pid_t pid) const { return processes_.contains(pid); }

@@ -6,8 +6,11 @@
 
 #include <cerrno>
 #include <csignal>
+#include <ctime>
 #include <string>
 #include <utility>
+
+#include "common/base/clock_ns.h"
 
 namespace meshbus::keeper {
 
@@ -87,6 +90,26 @@ ProcessStarter::Outcome ProcessStarter::start(QueuedProcess& queued) {
     return failed(os::SpawnStage::descriptors, error, "telling the process its procs");
   }
   return outcome;
+}
+
+ProcessStarter::Joining ProcessStarter::prepare_to_join(QueuedProcess& queued, pid_t pid,
+                                                        int pidfd) {
+  Joining joining{{}, {}, std::move(queued.procs.front().bootstrap)};
+  for (const os::ProcSpec& proc : queued.procs) {
+    Birth& birth = joining.births.emplace_back();
+    SharedProcess::Member& member = joining.members.emplace_back();
+    birth.id = member.id = proc.id;
+    member.place = proc.place;
+    if (!make_streams(birth, member)) {
+      birth.failure = {os::SpawnStage::descriptors, errno, "pipe"};
+      continue;
+    }
+    birth.pid = pid;
+    birth.pidfd = UniqueFd(::fcntl(pidfd, F_DUPFD_CLOEXEC, 3));
+    birth.spawned_realtime_ns = birth.started_realtime_ns = clock_ns(CLOCK_REALTIME);
+    birth.started_monotonic_ns = clock_ns(CLOCK_MONOTONIC);
+  }
+  return joining;
 }
 
 ProcStarter::Started ProcessStarter::start_first(const PreparedSpec& prepared, os::ProcSpec proc,

@@ -28,6 +28,16 @@ class ProcessStarter {
   /// Never fails otherwise than by the births' failure. The mesh's cgroup is joined either way.
   Outcome start(QueuedProcess& queued);
 
+  /// Births in a process that runs already, and what the process is to be told of each.
+  struct Joining {
+    std::vector<Birth> births;
+    std::vector<SharedProcess::Member> members;
+    UniqueFd bootstrap;
+  };
+  /// Makes what procs need that go into process `pid`. A birth that fails has its failure. The
+  /// mesh's cgroup is not joined.
+  static Joining prepare_to_join(QueuedProcess& queued, pid_t pid, int pidfd);
+
   /// A template that executed its command; it is not ready yet.
   struct Template {
     pid_t pid = -1;

@@ -1,5 +1,7 @@
 #include "agent/keeper/shared_process.h"
 
+#include <poll.h>
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -23,7 +25,7 @@ Result<std::pair<SharedProcess, UniqueFd>> SharedProcess::make() {
 
 bool SharedProcess::start(std::vector<Member> members) {
   living_ = std::move(members);
-  int error = 0;
+  int error = os::process_link::send(link_.get(), {os::process_link::What::ask, 0, 0}) ? 0 : errno;
   for (Member& member : living_) {
     const std::array fds{member.out.get(), member.err.get()};
     const auto streams = member.out ? std::span<const int>(fds) : std::span<const int>();
@@ -33,11 +35,32 @@ bool SharedProcess::start(std::vector<Member> members) {
     // The process holds the only copies now, if it got them: the pipes end with those.
     member.out.reset();
     member.err.reset();
+    next_place_ = std::max(next_place_, member.place + 1);
   }
   errno = error;
   // It may have ended already, or it runs something that has no use for this: its end tells the
   // rest.
   return error == 0 || error == EPIPE || error == ECONNRESET;
+}
+
+bool SharedProcess::takes(std::size_t count) const {
+  pollfd link{link_.get(), 0, 0};
+  return has_said_takes_ && link_ && ::poll(&link, 1, 0) == 0 && !are_all_killed() &&
+         living_.size() + count <= os::process_link::kMostProcsPerProcess;
+}
+
+bool SharedProcess::join(Member member, int bootstrap) {
+  const std::array fds{member.out.get(), member.err.get(), bootstrap};
+  const auto place_in_bootstrap = static_cast<std::int32_t>(member.place);
+  member.place = next_place_;
+  if (!os::process_link::send(
+          link_.get(), {os::process_link::What::join, member.place, place_in_bootstrap}, fds))
+    return false;
+  ++next_place_;
+  member.out.reset();
+  member.err.reset();
+  living_.push_back(std::move(member));
+  return true;
 }
 
 SharedProcess::Aim SharedProcess::aim(const Signal& signal) {
@@ -67,6 +90,10 @@ bool SharedProcess::hear(const std::function<void(Exit)>& on_end) {
     const auto message = os::process_link::receive(link_.get());
     if (!message) return errno == EAGAIN || errno == EWOULDBLOCK;
     const auto& record = message->record;
+    if (record.what == os::process_link::What::takes) {
+      has_said_takes_ = true;
+      continue;
+    }
     const bool is_killed = record.what == os::process_link::What::killed;
     const bool is_possible = is_killed ? record.number > 0 && record.number <= 64
                                        : record.what == os::process_link::What::ended &&

@@ -39,6 +39,11 @@ class SharedProcess {
   /// The process is there, or was: tells it which procs to run. False with errno: that is not
   /// possible.
   bool start(std::vector<Member> members);
+  /// Whether it is there, has said that it takes procs later, and has room for so many.
+  bool takes(std::size_t count) const;
+  /// Tells it to run one more, whose place in `bootstrap` is Member::place. False with errno: that
+  /// is not possible.
+  bool join(Member member, int bootstrap);
   Aim aim(const Signal& signal);
   /// Tells `on_end` of each whose end the process has told; Exit::id, signaled and code are set. A
   /// bounded share of what is there: more than an honest process says in its life. False: it will
@@ -53,6 +58,8 @@ class SharedProcess {
 
   UniqueFd link_;
   std::vector<Member> living_;
+  std::uint32_t next_place_ = 0;
+  bool has_said_takes_ = false;
 };
 
 }  // namespace meshbus::keeper

@@ -14,7 +14,7 @@ std::vector<std::uint64_t> SpawnQueue::add(os::SpawnBatch batch,
     if (proc.place == 0) process = nullptr;
     if (is_known(proc.id) || ids_.contains(proc.id)) continue;
     if (proc.place == 0) {
-      process = &queue_.emplace_back(QueuedProcess{prepared, {}, false});
+      process = &queue_.emplace_back(QueuedProcess{prepared, {}, proc.is_joinable, proc.beside});
     } else if (process == nullptr) {
       too_late.push_back(proc.id);
       continue;

@@ -17,7 +17,8 @@ namespace meshbus::keeper {
 struct QueuedProcess {
   std::shared_ptr<const PreparedSpec> prepared;
   std::vector<os::ProcSpec> procs;  ///< The first one has the bootstrap.
-  bool is_shared = false;           ///< Its bootstrap names several procs.
+  bool is_shared = false;           ///< For several procs, now or later.
+  std::uint64_t beside = 0;         ///< See os::ProcSpec::beside.
   unsigned attempts = 0;            ///< How many templates were asked for it.
 };
 

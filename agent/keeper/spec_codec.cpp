@@ -1,5 +1,8 @@
 // The spawn request as bytes: what travels in the memfd.
 #include <algorithm>
+#include <charconv>
+#include <string>
+#include <string_view>
 
 #include "agent/keeper/byte_stream.h"
 #include "agent/keeper/protocol.h"
@@ -10,6 +13,9 @@ namespace {
 
 constexpr std::uint32_t kSpecMagic = 0x4b53'4d06;  // "\6MSK": version 6
 constexpr std::size_t kMaxGroups = 65536;          // as many as the kernel takes
+/// ProcSpec::beside of a joinable proc travels as a variable, which a keeper of an older release
+/// takes for one: it then starts a process for the proc.
+constexpr std::string_view kBesideKey = "MESHBUS_KEEPER_BESIDE=";
 
 bool has_nul(const std::string& text) {
   return text.find('\0') != std::string::npos;
@@ -172,6 +178,17 @@ bool get_shared(ByteReader& reader, os::SpawnSpec& spec) {
   return get_strings(reader, spec.argv) && get_strings(reader, spec.env);
 }
 
+/// False: the variable is not as encode_batch() makes it.
+bool take_beside(os::ProcSpec& proc) {
+  if (proc.env.empty() || !proc.env.back().starts_with(kBesideKey)) return true;
+  const auto text = std::string_view(proc.env.back()).substr(kBesideKey.size());
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), proc.beside);
+  if (error != std::errc() || stop != text.data() + text.size() || proc.place != 0) return false;
+  proc.is_joinable = true;
+  proc.env.pop_back();
+  return true;
+}
+
 }  // namespace
 
 Result<std::vector<std::byte>> encode_batch(const os::SpawnSpec& shared,
@@ -200,7 +217,13 @@ Result<std::vector<std::byte>> encode_batch(const os::SpawnSpec& shared,
     writer.put(static_cast<std::uint8_t>(proc.bootstrap ? 1 : 0));
     writer.put(proc.place);
     put_placement(writer, proc.placement);
-    put_strings(writer, proc.env);
+    if (proc.is_joinable) {
+      auto env = proc.env;
+      env.push_back(std::string(kBesideKey) + std::to_string(proc.beside));
+      put_strings(writer, env);
+    } else {
+      put_strings(writer, proc.env);
+    }
   }
   if (bytes.size() > kMaxSpecBytes) {
     return fail(ErrorCode::too_large, "a spawn request of " + std::to_string(bytes.size()) +
@@ -234,7 +257,7 @@ Result<os::SpawnBatch> decode_batch(std::span<const std::byte> bytes,
     const bool has_bootstrap = reader.get<std::uint8_t>() != 0;
     proc.place = reader.get<std::uint32_t>();
     if (!stdio_ok || !get_placement(reader, proc.placement) || !get_strings(reader, proc.env) ||
-        !check_strings(proc.env, "env"))
+        !check_strings(proc.env, "env") || !take_beside(proc))
       return malformed("a proc's part is broken");
     if (proc.place != 0 && (i == 0 || has_bootstrap || proc.place != batch.procs[i - 1].place + 1))
       return malformed("a proc shares a process that is not in the batch");

@@ -3,7 +3,9 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -25,6 +27,11 @@ enum class What : std::uint32_t {
   signal = 2,  ///< Keeper → process: SIGTERM, SIGINT or SIGKILL for that proc (`number`).
   ended = 3,   ///< Process → keeper: with exit code `number`.
   killed = 4,  ///< Process → keeper: as if by signal `number`.
+  ask = 5,     ///< Keeper → process, first of all: does it take procs later? An older process does
+               ///< not answer.
+  takes = 6,   ///< Process → keeper: it does.
+  join = 7,    ///< Keeper → process: run one more. With three descriptors: its stdout and stderr,
+               ///< and a bootstrap, in which it is in place `number`.
 };
 
 struct Record {
@@ -37,7 +44,9 @@ struct Message {
   Record record;
   UniqueFd out;
   UniqueFd err;
+  UniqueFd bootstrap;
 };
+inline constexpr std::size_t kMostFds = 3;
 
 /// False with errno, EAGAIN among them: it was not sent.
 inline bool send(int socket, const Record& record, std::span<const int> fds = {}) {
@@ -45,8 +54,8 @@ inline bool send(int socket, const Record& record, std::span<const int> fds = {}
   msghdr message{};
   message.msg_iov = &body;
   message.msg_iovlen = 1;
-  alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {};
-  if (!fds.empty() && fds.size() <= 2) {
+  alignas(cmsghdr) char control[CMSG_SPACE(kMostFds * sizeof(int))] = {};
+  if (!fds.empty() && fds.size() <= kMostFds) {
     message.msg_control = control;
     message.msg_controllen = CMSG_SPACE(fds.size_bytes());
     cmsghdr* const header = CMSG_FIRSTHDR(&message);
@@ -67,7 +76,7 @@ inline bool send(int socket, const Record& record, std::span<const int> fds = {}
 inline std::optional<Message> receive(int socket) {
   Message got;
   iovec body{&got.record, sizeof got.record};
-  alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {};
+  alignas(cmsghdr) char control[CMSG_SPACE(kMostFds * sizeof(int))] = {};
   msghdr message{};
   message.msg_iov = &body;
   message.msg_iovlen = 1;
@@ -79,15 +88,15 @@ inline std::optional<Message> receive(int socket) {
     // Reset: the other end has gone without having read all. What it said before is still there.
   } while (size < 0 && (errno == EINTR || errno == ECONNRESET));
   if (size < 0) return std::nullopt;
-  UniqueFd* next = &got.out;
+  UniqueFd* const places[] = {&got.out, &got.err, &got.bootstrap};
+  std::size_t next = 0;
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
        header = CMSG_NXTHDR(&message, header)) {
     if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
     for (std::size_t at = 0; CMSG_LEN(at + sizeof(int)) <= header->cmsg_len; at += sizeof(int)) {
       int fd = -1;
       std::memcpy(&fd, CMSG_DATA(header) + at, sizeof fd);
-      next->reset(fd);
-      next = &got.err;
+      places[std::min(next++, kMostFds - 1)]->reset(fd);
     }
   }
   if (size != static_cast<ssize_t>(sizeof got.record) ||

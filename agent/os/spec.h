@@ -109,6 +109,11 @@ struct ProcSpec {
                                  ///< MESHBUS_BOOTSTRAP="fd:pid:inode" (spec 4.4).
   std::uint32_t place = 0;  ///< Above 0: in the process of the one before it in the batch, whose
                             ///< bootstrap names all of them in order.
+  /// With place 0: its process takes further procs later. Not with SpawnSpec::is_template.
+  bool is_joinable = false;
+  /// A proc in whose process this one, and those that follow with a place above 0, are to run. When
+  /// that process is gone, or takes none, they get one of their own. 0: they do anyway.
+  std::uint64_t beside = 0;
   Placement placement = {};
   Stdio stdin_choice = Stdio::null;
   Stdio stdout_choice = Stdio::pipe;

@@ -77,7 +77,12 @@ void SeveralProcs::on_link() {
     const auto record = message->record;
     if (record.what == os::process_link::What::start) {
       announced_ = static_cast<std::size_t>(record.number);
-      start(record.proc, std::move(*message));
+      start(record.proc, bootstrap_.at(record.proc), std::move(*message));
+    } else if (record.what == os::process_link::What::ask) {
+      // Without this answer nobody joins.
+      os::process_link::send(link_.get(), {os::process_link::What::takes, 0, 0});
+    } else if (record.what == os::process_link::What::join) {
+      join(std::move(*message));
     } else {
       on_signal(record);
     }
@@ -95,14 +100,27 @@ void SeveralProcs::on_link() {
   ::_exit(error == EMFILE ? EX_OSERR : EX_TEMPFAIL);
 }
 
-void SeveralProcs::start(std::uint32_t place, os::process_link::Message message) {
+void SeveralProcs::join(os::process_link::Message message) {
+  const auto record = message.record;
+  auto bootstrap = load_joined(message.bootstrap.get(), bootstrap_.broker);
+  if (bootstrap) bootstrap = bootstrap->at(static_cast<std::size_t>(record.number));
+  if (bootstrap) {
+    if (auto fine = Runtime::check(program_, *bootstrap); !fine) bootstrap = fail(fine.error());
+  }
+  announced_ = announced_.value_or(0) + 1;
+  // Those that were cut off have company again.
+  if (end_timer_ != 0) reactor_.cancel(std::exchange(end_timer_, 0));
+  start(record.proc, std::move(bootstrap), std::move(message));
+}
+
+void SeveralProcs::start(std::uint32_t place, Result<Bootstrap> bootstrap,
+                         os::process_link::Message message) {
   Live live{.proc = {},
             .out = std::move(message.out),
             .err = std::move(message.err),
             .is_leaving = false};
   ++named_;
   try {
-    auto bootstrap = bootstrap_.at(place);
     if (!bootstrap) throw std::runtime_error(bootstrap.error().to_string());
     if (const auto shortage = PseudoProc::find_shortage(kOtherDescriptors))
       throw std::runtime_error(*shortage);

@@ -17,6 +17,7 @@
 #include "common/base/unique_fd.h"
 #include "common/loop/reactor.h"
 #include "meshbus/proc.h"
+#include "meshbus/result.h"
 
 namespace meshbus::mesh_proc {
 
@@ -46,7 +47,10 @@ class SeveralProcs {
   };
 
   void on_link();
-  void start(std::uint32_t place, os::process_link::Message message);
+  /// `message`: with its streams.
+  void start(std::uint32_t place, Result<Bootstrap> bootstrap, os::process_link::Message message);
+  /// One that comes later.
+  void join(os::process_link::Message message);
   void on_signal(const os::process_link::Record& record);
   void on_news();
   /// It has ended and is not counted any more.

@@ -217,7 +217,8 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "spec 4.4, 8.9: who begins anew has a process of its own; all together they share one again") {
+    "spec 4.4, 8.9: one that begins anew goes back into its process; all together they share a new "
+    "one") {
   auto spec = self({"several"});
   spec.restart = {.on = RestartPolicy::On::failure};
   SUBCASE("one") {
@@ -229,9 +230,14 @@ TEST_CASE(
         },
         in_time));
     const auto pids = mesh.pids();
-    CHECK(pids[0] == pids[2]);
-    CHECK(pids[0] != pids[1]);
+    CHECK(std::set<pid_t>(pids.begin(), pids.end()).size() == 1);
+    CHECK(processes() == 1);
     CHECK(must(mesh.ask(1, Port::place)) == "m 1 at host=0/1,gpu=1/3");
+    // Its streams are its own, and its end is.
+    for (const std::uint64_t rank : {0U, 2U}) mesh.order(rank, "0");
+    for (const std::uint64_t rank : {0U, 2U}) CHECK(mesh.end_of(rank).exit_code == 0);
+    CHECK(must(mesh.ask(1, Port::say, "the last one\n")) == "");
+    CHECK(wait_until([&] { return mesh.heard.output(1) == "the last one\n"; }, in_time));
     mesh.end();
   }
   SUBCASE("all") {
@@ -249,6 +255,59 @@ TEST_CASE(
     CHECK(std::ranges::find(pids, pid) == pids.end());
     mesh.end();
   }
+}
+
+TEST_CASE("spec 4.4, 18.2: procs that come later go into a living process as long as it has room") {
+  Mesh mesh("host=1", "gpu=1", 3);
+  const auto first = mesh.pids()[0];
+  CHECK(must(mesh.procs.grow()).came == RankSet{{1, 2}});
+  CHECK(must(mesh.procs.grow({.blocks = 2})).came == RankSet{{2, 4}});
+  auto pids = mesh.pids();
+  CHECK(pids[1] == first);
+  CHECK(pids[2] == first);
+  CHECK(pids[3] != first);
+  CHECK(processes() == 2);
+  for (std::uint64_t rank = 0; rank < 4; ++rank)
+    CHECK(must(mesh.ask(rank, Port::place)).starts_with("m " + std::to_string(rank) + " at "));
+  SUBCASE("one that came later ends alone, and makes room") {
+    must(mesh.procs.shrink({.blocks = 2}));
+    CHECK(processes() == 1);
+    must(mesh.procs.grow());
+    CHECK(mesh.pids() == std::vector<pid_t>{first, first, first});
+    CHECK(must(mesh.ask(2, Port::echo, "back")) == "back");
+  }
+  SUBCASE("the first one ends alone, and the others go on") {
+    mesh.order(0, "4");
+    CHECK(mesh.end_of(0).exit_code == 4);
+    CHECK(must(mesh.ask(1, Port::say, "still heard\n")) == "");
+    CHECK(wait_until([&] { return mesh.heard.output(1) == "still heard\n"; }, in_time));
+  }
+  SUBCASE("the process is killed with all of them") {
+    REQUIRE(::kill(first, SIGKILL) == 0);
+    for (const std::uint64_t rank : {0U, 1U, 2U}) CHECK(mesh.end_of(rank).signal == SIGKILL);
+    CHECK(must(mesh.ask(3, Port::echo, "here")) == "here");
+  }
+  mesh.end();
+}
+
+TEST_CASE(
+    "spec 4.4, 5.5: procs that came later into a process do not notice that their agent is "
+    "replaced, and the next agent lets others join them") {
+  StandingHost host;
+  Mesh mesh(must(HostAddr::parse(host.address())), "gpu=1", 4);
+  must(mesh.procs.grow());
+  const auto before = mesh.pids();
+  CHECK(before[0] == before[1]);
+  REQUIRE(::kill(host.roles().agent, SIGKILL) == 0);
+  CHECK(must(mesh.ask(1, Port::echo, "still here")) == "still here");
+  REQUIRE(wait_until([&] { return mesh.procs.status(in_time).has_value(); }, in_time));
+  CHECK(mesh.pids() == before);
+  REQUIRE(wait_until([&] { return mesh.procs.grow().has_value(); }, in_time));
+  CHECK(mesh.pids()[2] == before[0]);
+  mesh.order(1, "3");
+  CHECK(mesh.end_of(1).exit_code == 3);
+  CHECK(must(mesh.ask(2, Port::echo, "still here")) == "still here");
+  mesh.end();
 }
 
 TEST_CASE(

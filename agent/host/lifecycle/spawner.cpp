@@ -55,6 +55,7 @@ os::SpawnBatch Spawner::make_batch(const Assignment& assignment, const std::vect
   batch.shared.settings = spec.command.settings;
   batch.shared.is_template = spec.command.is_template;
   batch.shared.parent_death_signal = parent_death_signal_ ? SIGKILL : 0;
+  std::map<std::uint32_t, std::size_t> joined;
   const auto sharing = procs.empty() ? std::map<std::vector<std::uint32_t>, std::size_t>()
                                      : count_by_cpus(procs.front()->mesh.bindings);
   for (std::size_t i = 0; i < procs.size(); ++i) {
@@ -90,11 +91,47 @@ os::SpawnBatch Spawner::make_batch(const Assignment& assignment, const std::vect
         continue;
       }
       one.bootstrap = std::move(*bootstrap);
+      one.is_joinable = spec.procs_per_process > 1;
+      if (one.is_joinable) one.beside = find_beside(spec, *proc, ranks.size(), joined);
     }
     batch.procs.push_back(std::move(one));
     asked.push_back(proc);
   }
   return batch;
+}
+
+std::uint64_t Spawner::find_beside(const MeshSpec& spec, const Proc& first, std::size_t count,
+                                   std::map<std::uint32_t, std::size_t>& joined) {
+  struct Process {
+    std::uint64_t beside = 0;
+    std::size_t procs = 0;
+    bool is_own = false;
+  };
+  std::map<std::uint32_t, Process> processes;
+  std::size_t unborn = 0;
+  for (const auto& [rank, proc] : first.mesh.procs) {
+    if (proc->has_ended()) continue;
+    if (!proc->launch.is_born()) {
+      unborn += proc->launch.is_queued() ? 0U : 1U;
+      continue;
+    }
+    auto& process = processes[proc->state.to_wire().pid()];
+    process.beside = proc->id;
+    ++process.procs;
+    process.is_own = process.is_own || (rank >= spec.block.begin && rank < spec.block.end &&
+                                        spec.process_of(rank) == spec.process_of(first.rank()));
+  }
+  // What was asked for, and is not born, may be on its way into any of them.
+  std::erase_if(processes, [&](const auto& one) {
+    return one.second.procs + unborn + joined[one.first] + count > spec.procs_per_process;
+  });
+  auto chosen = std::find_if(processes.begin(), processes.end(),
+                             [](const auto& one) { return one.second.is_own; });
+  // What a resize adds goes where room is.
+  if (chosen == processes.end() && spec.revision != 0) chosen = processes.begin();
+  if (chosen == processes.end()) return 0;
+  joined[chosen->first] += count;
+  return chosen->second.beside;
 }
 
 void Spawner::pump() {

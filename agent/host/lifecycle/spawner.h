@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <unordered_set>
 
 #include "agent/host/lifecycle/bootstrap_writer.h"
@@ -41,6 +42,10 @@ class Spawner {
  private:
   /// The next procs of the queue that belong to one assignment.
   std::vector<Proc*> next_batch();
+  /// A live proc in whose process so many more have room, and `first`, one of them, belongs; 0:
+  /// there is none. `joined`: how many more each process gets by this batch already.
+  static std::uint64_t find_beside(const MeshSpec& spec, const Proc& first, std::size_t count,
+                                   std::map<std::uint32_t, std::size_t>& joined);
   /// One request to the keeper; procs whose bootstrap cannot be written fail and are not in
   /// `asked`.
   os::SpawnBatch make_batch(const Assignment& assignment, const std::vector<Proc*>& procs,

@@ -259,6 +259,16 @@ Result<Bootstrap> decode_bootstrap(Bytes bytes) {
   return bootstrap;
 }
 
+Result<Bootstrap> load_joined(int fd, const std::string& broker) {
+  if (auto sealed = check_sealed(fd); !sealed) return fail(sealed.error());
+  const auto bytes = read_bootstrap(fd);
+  if (!bytes) return fail(bytes.error());
+  auto bootstrap = decode_bootstrap(*bytes);
+  // The way to it is the same, and another one for other users.
+  if (bootstrap) bootstrap->broker = broker;
+  return bootstrap;
+}
+
 Result<Bootstrap> load_bootstrap(std::string_view variable) {
   const auto explained = [variable](const Error& error) {
     return fail(ErrorCode(error.code()),

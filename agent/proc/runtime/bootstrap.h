@@ -75,6 +75,9 @@ Result<std::string> read_bootstrap(int fd);
 /// Errors: malformed_message, configuration_error, version_mismatch.
 Result<Bootstrap> decode_bootstrap(Bytes bytes);
 
+/// What another proc is told that joins this process, whose broker is `broker`. Errors: io_error,
+/// and those of decode_bootstrap().
+Result<Bootstrap> load_joined(int fd, const std::string& broker);
 /// Memory alone: opens, reads and decodes what the variable's text names. Every error names the
 /// variable and says what to do.
 Result<Bootstrap> load_bootstrap(std::string_view variable);

@@ -108,8 +108,9 @@ struct ProcSpec {
   /// ends by itself (exit(), a crash, a signal) ends all of its procs, with its exit code or
   /// signal. Killing one of them cuts it off; should its main() or a handler then not return, it
   /// counts as ended after 5 s (Cause::unkillable), and its thread ends with the process. A
-  /// restarted rank (`restart`) has a process of its own, unless the ranks that shared it are
-  /// restarted together.
+  /// restarted rank (`restart`) goes back into its process if that still lives. Ranks that
+  /// ProcMesh::grow() adds go into a process of the mesh on their host that has room; otherwise,
+  /// and in a program of an older release, they get a process of their own.
   std::uint32_t procs_per_process = 1;
   /// Wins over everything that the proc would inherit.
   std::vector<std::pair<std::string, std::string>> environment = {};

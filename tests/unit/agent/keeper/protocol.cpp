@@ -99,6 +99,35 @@ TEST_CASE("keeper protocol: a spawn request arrives as it was sent, with its des
   CHECK(calls == 1);
 }
 
+TEST_CASE("keeper protocol: which process a proc joins arrives, or is a variable for old keepers") {
+  auto batch = some_batch(3);
+  batch.procs[0].is_joinable = true;
+  batch.procs[2].is_joinable = true;
+  batch.procs[2].beside = 17;
+  auto packet = make_spawn_packet(batch.shared, batch.procs);
+  REQUIRE(packet.has_value());
+  auto handlers = ignore_requests();
+  int calls = 0;
+  handlers.on_spawn = [&](SpawnBatch got) {
+    ++calls;
+    REQUIRE(got.procs.size() == 3);
+    CHECK(got.procs[0].is_joinable);
+    CHECK(got.procs[0].beside == 0);
+    CHECK_FALSE(got.procs[1].is_joinable);
+    CHECK(got.procs[2].beside == 17);
+    CHECK(got.procs[2].env == std::vector<std::string>{"RANK=2"});
+  };
+  CHECK(decode_requests(std::move(*packet), handlers).has_value());
+  CHECK(calls == 1);
+  batch = some_batch(1);
+  for (const char* wrong : {"MESHBUS_KEEPER_BESIDE=", "MESHBUS_KEEPER_BESIDE=1x"}) {
+    batch.procs[0].env = {wrong};
+    auto refused = make_spawn_packet(batch.shared, batch.procs);
+    REQUIRE(refused.has_value());
+    CHECK_FALSE(decode_requests(std::move(*refused), ignore_requests()).has_value());
+  }
+}
+
 TEST_CASE(
     "keeper protocol: who shares the process of whom arrives as it was sent; with nobody to share "
     "it with it is refused") {
