@@ -14,6 +14,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/hosts/remote_order.h"
 #include "cli/support/exit_codes.h"
 #include "common/base/machine_name.h"
 #include "common/base/unique_fd.h"
@@ -121,64 +122,21 @@ bool is_own_address(const std::string& text) {
   return is_own;
 }
 
-struct RemoteOrder {
-  Json json;
-  std::string text(const char* key) const {
-    const auto found = json.find(key);
-    return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
-  }
-  std::vector<std::string> texts(const char* key) const {
-    std::vector<std::string> all;
-    const auto found = json.find(key);
-    if (found == json.end() || !found->is_array()) return all;
-    for (const auto& one : *found) {
-      if (one.is_string()) all.push_back(one.get<std::string>());
-    }
-    return all;
-  }
-};
-
-Result<RemoteOrder> read_order() {
+Result<RemoteLine> hear() {
   const auto line = read_line();
-  if (!line) return fail(line.error());
-  RemoteOrder order{Json::parse(*line, nullptr, /*allow_exceptions=*/false)};
-  if (!order.json.is_object())
-    return fail(ErrorCode::malformed_message,
-                "meshbus host --remote is for launchers: see meshbus run --hosts ssh:...");
-  return order;
+  return line ? RemoteLine::parse(*line) : fail(line.error());
 }
 
 Result<void> prepare(WardenOptions& options) {
-  const auto order = read_order();
+  const auto order = hear();
   if (!order) return fail(order.error());
   const auto wanted = order->text("address");
   const auto address = HostAddr::tcp(is_own_address(wanted) ? wanted : own_address(), 0);
   if (!address) return fail(address.error().within("this machine's own address"));
   answer({{"address", std::string(address->host())}});
-  const auto all = read_order();
-  if (!all) return fail(all.error());
-
-  const auto host_public = order->text("host_public_key");
-  options.advertise = address->to_string();
-  options.binds = {options.advertise};
-  for (auto& setting : order->texts("settings")) options.settings.push_back(std::move(setting));
-  const auto containment = order->text("containment");
-  if (containment == "cgroup") options.containment = Containment::cgroup;
-  if (containment == "pidns") options.containment = Containment::pid_namespace;
-  if (containment == "sweep") options.containment = Containment::sweep;
-  options.key_files = {{"own.key", "public-key " + host_public + "\nsecret-key " +
-                                       order->text("host_secret_key") + "\n"},
-                       {"authorised/operator/launcher.pub",
-                        "public-key " + order->text("launcher_public_key") + "\n"}};
-  for (const auto& host : all->texts("hosts")) {
-    // It becomes part of a path.
-    if (const auto parsed = HostAddr::tcp(host, 1);
-        !parsed || parsed->host().find('/') != std::string_view::npos)
-      return fail(ErrorCode::malformed_message, "the launcher names a host that is none: " + host);
-    options.key_files.emplace_back("authorised/host/" + host + ".pub",
-                                   "public-key " + host_public + "\n");
-  }
-  return {};
+  const auto hosts = hear();
+  if (!hosts) return fail(hosts.error());
+  return apply_remote_order(*order, *hosts, *address, options);
 }
 
 }  // namespace

@@ -4,49 +4,21 @@
 #include "common/zmtp/stream_socket.h"
 
 #include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include <memory>
 #include <vector>
 
 #include "tests/fuzz/support.h"
+#include "tests/fuzz/unix_listener.h"
 #include "tests/fuzz/zmtp.h"
 
 using namespace meshbus;
 
 FUZZ_MUTATE_IN_PLACE
 
-namespace {
-
-/// Where the connections go, for the whole run.
-class Listener {
- public:
-  Listener() : fd_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    const std::string name = "@meshbus-fuzz-" + std::to_string(::getpid());
-    endpoint = "ipc://" + name;
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    name.copy(address.sun_path, name.size());
-    address.sun_path[0] = '\0';
-    const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size());
-    FUZZ_CHECK(::bind(fd_.get(), reinterpret_cast<const sockaddr*>(&address), size) == 0 &&
-                   ::listen(fd_.get(), 4) == 0,
-               name);
-  }
-  UniqueFd accept() const { return UniqueFd(::accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC)); }
-
-  std::string endpoint;
-
- private:
-  UniqueFd fd_;
-};
-
-}  // namespace
-
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0 || size > 100'000) return 0;
-  static const Listener listener;
+  static const fuzz::UnixListener listener;
   static Reactor reactor;
   const std::size_t step = data[0] == 0 ? size : std::size_t{data[0]} * data[0];
   std::string_view bytes = fuzz::text_of(data + 1, size - 1);

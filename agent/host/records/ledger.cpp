@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -94,8 +95,12 @@ std::uint64_t Ledger::half() const noexcept {
 std::vector<std::string> Ledger::entries() const {
   std::vector<std::string> found;
   if (header_ == nullptr) return found;
+  struct stat status{};
+  if (::fstat(memory_.get(), &status) != 0) return found;
   std::uint64_t at = start_of(half());
-  const std::uint64_t end = at + header_->size[half()];
+  // Whatever the header says, there is no more than the file has.
+  const std::uint64_t file_end = std::max(at, static_cast<std::uint64_t>(status.st_size));
+  const std::uint64_t end = at + std::min<std::uint64_t>(header_->size[half()], file_end - at);
   while (at + sizeof(std::uint64_t) <= end) {
     std::uint64_t size = 0;
     if (::pread(memory_.get(), &size, sizeof size, static_cast<off_t>(at)) != sizeof size) break;
@@ -155,7 +160,8 @@ Result<void> Ledger::commit() {
     header_->size[next].store(pending_.size());
     header_->active.store(next);
     ::fallocate(memory_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                static_cast<off_t>(start_of(now)), static_cast<off_t>(header_->size[now]));
+                static_cast<off_t>(start_of(now)),
+                static_cast<off_t>(std::min<std::uint64_t>(header_->size[now], kHalfBytes)));
     snapshot_bytes_ = pending_.size();
     is_snapshot_ = false;
   }

@@ -15,8 +15,6 @@
 #include <cstring>
 #include <thread>
 
-#include <nlohmann/json.hpp>
-
 #include "client/src/launch/host_lifelines.h"
 #include "common/base/lifeline_release.h"
 #include "common/base/masked_thread.h"
@@ -202,17 +200,9 @@ std::optional<std::string> LaunchedHost::next_line() {
 }
 
 Result<void> LaunchedHost::take_announcement(const std::string& line) {
-  const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  const auto text = [&json](const char* key) {
-    const auto found = json.is_object() ? json.find(key) : json.end();
-    return json.is_object() && found != json.end() && found->is_string() ? found->get<std::string>()
-                                                                         : std::string();
-  };
-  if (const auto error = text("error"); !error.empty())
-    return fail(ErrorCode::malformed_message, error);
-  const auto host = HostAddr::parse(text("host"));
-  if (!host) return fail(ErrorCode::malformed_message, "its ready line is not understood: " + line);
-  announcement_ = Announcement{*host, text("containment"), text("run_dir")};
+  auto announcement = HostAnnouncement::parse(line);
+  if (!announcement) return fail(announcement.error());
+  announcement_ = std::move(*announcement);
   return {};
 }
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "client/src/launch/host_announcement.h"
 #include "common/base/unique_fd.h"
 #include "common/loop/reactor.h"
 #include "meshbus/address.h"
@@ -25,13 +26,6 @@ namespace meshbus {
 /// Large because: one process is started, watched and ended through the same descriptors.
 class LaunchedHost : public std::enable_shared_from_this<LaunchedHost> {
  public:
-  /// What the host said of itself when it was ready.
-  struct Announcement {
-    HostAddr host;
-    std::string containment;
-    std::string run_dir;
-  };
-
   /// How one has ended.
   struct Exit {
     /// "its process (pid 12) ended: exit 70; its last words: ..."
@@ -60,7 +54,7 @@ class LaunchedHost : public std::enable_shared_from_this<LaunchedHost> {
   LaunchedHost(const LaunchedHost&) = delete;
   LaunchedHost& operator=(const LaunchedHost&) = delete;
 
-  const Announcement& announcement() const { return *announcement_; }
+  const HostAnnouncement& announcement() const { return *announcement_; }
   /// Nothing before it is ready.
   std::optional<HostAddr> address() const {
     return announcement_ ? std::optional(announcement_->host) : std::nullopt;
@@ -121,7 +115,7 @@ class LaunchedHost : public std::enable_shared_from_this<LaunchedHost> {
   UniqueFd stderr_;
   std::string ready_text_;
   std::string stderr_tail_;
-  std::optional<Announcement> announcement_;
+  std::optional<HostAnnouncement> announcement_;
   /// Why it will not become ready.
   std::string problem_;
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "client/src/launch/host_announcement.h"
 #include "client/src/launch/remote_start.h"
 
 using namespace meshbus;
@@ -76,4 +77,17 @@ TEST_CASE("remote_hosts: an order is one line of JSON") {
   CHECK(order.to_json_line() == begin + "}\n");
   order.address = "127.0.0.1";
   CHECK(order.to_json_line() == begin + R"(,"address":"127.0.0.1"})" + "\n");
+}
+
+TEST_CASE("remote_hosts: a host's ready line says where it is, or why it is not there") {
+  const auto ready = HostAnnouncement::parse(
+      R"({"host":"tcp:10.0.0.1:7420","containment":"sweep","run_dir":"/run/x","more":1})");
+  REQUIRE(ready.has_value());
+  CHECK(ready->host.to_string() == "tcp:10.0.0.1:7420");
+  CHECK(ready->containment == "sweep");
+  CHECK(ready->run_dir == "/run/x");
+  CHECK(HostAnnouncement::parse(R"({"error":"no room"})").error().detail() == "no room");
+  for (const char* line : {"", "[]", "Welcome to h1", R"({"host":7})"})
+    CHECK(HostAnnouncement::parse(line).error().detail().find("is not understood") !=
+          std::string::npos);
 }

@@ -86,6 +86,23 @@ TEST_CASE("ledger: what was committed is there for the next agent, and nothing e
   CHECK(names(Ledger::open(again(memory)).value()) == "one a-longer-name three ");
 }
 
+TEST_CASE("ledger: a size that cannot be takes no memory, and harms no later snapshot") {
+  const auto memory = make_memory();
+  {
+    auto ledger = Ledger::open(again(memory)).value();
+    ledger.add(entry("one"));
+    REQUIRE(ledger.commit());
+  }
+  const std::uint64_t size = std::uint64_t{1} << 60;
+  REQUIRE(::pwrite(memory.get(), &size, sizeof size, 16) == sizeof size);
+  auto ledger = Ledger::open(again(memory)).value();
+  CHECK(names(ledger) == "one ");
+  ledger.begin_snapshot();
+  ledger.add(entry("two"));
+  REQUIRE(ledger.commit());
+  CHECK(names(Ledger::open(again(memory)).value()) == "two ");
+}
+
 TEST_CASE(
     "ledger: a snapshot takes the place of all before it, at once, and gives the memory back") {
   const auto memory = make_memory();
