@@ -19,7 +19,7 @@
 #include "meshbus/result.h"
 #include "meshbus/status.h"
 
-/// Actors in the procs of a mesh, as a launcher has them (spec 7). How they are written:
+/// Actors in the procs of a mesh, as a launcher has them. How they are written:
 /// meshbus/actor.h.
 ///
 ///     auto procs = must(hosts.spawn("trainers", must(Extent::parse("gpu=4")),

@@ -15,7 +15,7 @@
 #include "meshbus/remote_hosts.h"
 #include "meshbus/result.h"
 
-/// Where hosts come from (spec 6.1). An allocator makes hosts; what it has made is an allocation; a
+/// Where hosts come from. An allocator makes hosts; what it has made is an allocation; a
 /// host mesh, or a mesh of procs, takes it over and ends it.
 ///
 ///     auto allocator = meshbus::process_allocator();

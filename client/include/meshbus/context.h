@@ -129,7 +129,7 @@ class Context {
   void call_async(const ProcMeshRef& to, std::uint32_t port, const BodyParts& body,
                   AsyncOptions options, RankAnswerHandler handler);
 
-  /// What the procs of a mesh, or of a slice of it, go by while they run, by ordinal (spec 6.5):
+  /// What the procs of a mesh, or of a slice of it, go by while they run, by ordinal:
   /// terminate.grace, session.away, log.level. They answer at once, also while the program
   /// computes. Errors by rank: as those of call(); no_such_port (a proc of an older release).
   /// Errors of the whole: as call().

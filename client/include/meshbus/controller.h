@@ -14,7 +14,7 @@
 #include "meshbus/result.h"
 #include "meshbus/status.h"
 
-/// Controllers (spec 8): subscribing to one, which watches the meshes of any launcher, and running
+/// Controllers: subscribing to one, which watches the meshes of any launcher, and running
 /// one in this program. docs/guide/supervision.md says what they notice, and how soon.
 ///
 ///     auto heard = must(meshbus::Subscription::open(
@@ -76,7 +76,7 @@ struct SubscribeOptions {
   std::chrono::milliseconds deadline = std::chrono::seconds(10);
 };
 
-/// A subscription to a controller (spec 8.2): first the present state, then each change as it is
+/// A subscription to a controller: first the present state, then each change as it is
 /// noticed, each once, in order for each rank, even if messages are lost. A controller that falls
 /// silent is reported (within 5 s; key watchdog for controller_lost); then the subscription looks
 /// for it or another one at all the hosts that were named. Move-only; may be called from any
@@ -137,7 +137,7 @@ class EmbeddedController {
   /// For ProcMesh::handover() and Subscription::open(). Its host changes when the broker there was
   /// away for too long.
   ProcId id() const;
-  /// Ends in order (spec 8.5): stops the meshes that it owns, with that reason, and waits until
+  /// Ends in order: stops the meshes that it owns, with that reason, and waits until
   /// they have ended, at most terminate.grace plus stop.idle; then leaves the bus. A second call
   /// does nothing. Errors: stop_error (some have not ended; they end when their leases lapse);
   /// would_block, refused (after fork).

@@ -10,7 +10,7 @@
 #include "meshbus/address.h"
 #include "meshbus/rank_report.h"
 
-/// The event logs of hosts: ends and their reasons (spec 4.9). Plain values.
+/// The event logs of hosts: ends and their reasons. Plain values.
 namespace [[gnu::visibility("default")]] meshbus {
 
 /// What happened.

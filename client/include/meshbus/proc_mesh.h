@@ -27,7 +27,7 @@ namespace [[gnu::visibility("default")]] meshbus {
 class Allocation;
 class ProcAllocation;
 
-/// How a proc becomes ready (spec 4.3).
+/// How a proc becomes ready.
 enum class ProcKind : std::uint8_t {
   plain,  ///< Any command line: ready when exec succeeded.
   mesh,   ///< A program that calls bootstrap(): ready when it has registered with its broker.
@@ -114,7 +114,8 @@ struct ProcSpec {
   std::uint32_t procs_per_process = 1;
   /// Wins over everything that the proc would inherit.
   std::vector<std::pair<std::string, std::string>> environment = {};
-  /// Nothing inherited: `environment` and the variables of spec 4.5 only.
+  /// Nothing inherited: `environment` and the variables that every proc gets (RANK, WORLD_SIZE,
+  /// ...) only.
   bool clean_environment = false;
   /// On hosts of this machine (unix addresses), working directory and environment are those of this
   /// launcher at the spawn, unless they are given here. On other hosts they are the host agent's.
@@ -225,7 +226,7 @@ struct Handlers {
   /// A rank has failed and is not restarted: called exactly once per failed rank, when its exit
   /// report has come (at the latest 300 ms after its end), and before on_end. Without a handler:
   /// the exit report is printed to stderr, the mesh is stopped, and this process exits with the
-  /// mesh's exit code (spec 6.6).
+  /// mesh's exit code.
   std::function<void(const RankReport&)> on_failure = {};
   /// Bytes that a rank wrote: whole lines, in order per rank. Valid during the call. With it the
   /// output is OutputMode::stream.

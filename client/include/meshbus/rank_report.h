@@ -12,11 +12,11 @@
 #include "meshbus/result.h"
 #include "meshbus/status.h"
 
-/// What is known about the ranks of a mesh, and how a mesh ended (spec 3.1, 4.1, 4.9). Plain
+/// What is known about the ranks of a mesh, and how a mesh ended. Plain
 /// values.
 namespace [[gnu::visibility("default")]] meshbus {
 
-/// The state of one proc (spec 4.1). Nothing leaves a terminal state: stopped, killed, failed.
+/// The state of one proc. Nothing leaves a terminal state: stopped, killed, failed.
 enum class ProcState : std::uint8_t {
   unknown = 0,   ///< No host could tell; never the same as stopped.
   starting = 1,  ///< Being started.
@@ -29,10 +29,10 @@ enum class ProcState : std::uint8_t {
                  ///< procs), or its host is lost.
 };
 
-/// The last step of a requested stop (spec 4.6); none = no stop was requested.
+/// The last step of a requested stop; none = no stop was requested.
 enum class StopStep : std::uint8_t { none = 0, asked = 1, term = 2, kill = 3 };
 
-/// What ended a rank (spec 4.9), for programs; RankReport::reason says it in words.
+/// What ended a rank, for programs; RankReport::reason says it in words.
 enum class Cause : std::uint8_t {
   unknown = 0,       ///< It has not ended, or its host does not say.
   exited = 1,        ///< By itself: exit_code.
@@ -55,7 +55,7 @@ enum class Cause : std::uint8_t {
   host_lost = 18,           ///< Its host is dead, or given up: `code` is host_unreachable then.
 };
 
-/// What is wrong with a live rank (spec 8.7). Mesh procs only: plain ones have nothing to answer
+/// What is wrong with a live rank. Mesh procs only: plain ones have nothing to answer
 /// with.
 enum class Trouble : std::uint8_t {
   none = 0,    ///< No trouble is known.
@@ -125,7 +125,7 @@ struct ProcUsage {
   std::optional<std::chrono::system_clock::time_point> progress;
 };
 
-/// One rank: its place, its state, and when it has ended its exit report (spec 4.9).
+/// One rank: its place, its state, and when it has ended its exit report.
 struct RankReport {
   std::uint64_t rank = 0;  ///< Create rank: the row-major position in the mesh as it was made.
   std::uint64_t host_index = 0;        ///< Which host of the mesh: NODE_RANK.
@@ -174,9 +174,9 @@ struct RankReport {
   /// Stopped, killed or failed.
   bool is_terminal() const noexcept;
   /// Ended without a request: a non-zero exit, a signal, a failure. An end after a requested stop
-  /// is no failure, with any code or signal (spec 4.2).
+  /// is no failure, with any code or signal.
   bool is_failure() const noexcept;
-  /// The same as a status of meshes (spec 4.2): killed and failed are Failed, with the reason as
+  /// The same as a status of meshes: killed and failed are Failed, with the reason as
   /// text; a rank that exited is Stopped, with any code.
   Status status() const;
   /// The code that a shell would return: the exit code; 128 + signal; 127 no such file, 126 cannot
@@ -215,7 +215,7 @@ struct MeshOutcome {
 
   /// Whether every rank is terminal.
   bool is_ended() const noexcept;
-  /// The exit code of `run` (spec 12.2): that of the trouble, first_failure's shell_code(), or 0.
+  /// The exit code of `run`: that of the trouble, first_failure's shell_code(), or 0.
   int exit_code() const noexcept;
 };
 

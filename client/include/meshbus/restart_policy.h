@@ -7,7 +7,7 @@
 
 #include "meshbus/rank_report.h"
 
-/// Whether ranks that have ended are restarted (spec 8.9). Plain values.
+/// Whether ranks that have ended are restarted. Plain values.
 namespace [[gnu::visibility("default")]] meshbus {
 
 /// Which ranks are restarted when one has ended; those that still run are stopped first.

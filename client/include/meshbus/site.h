@@ -15,8 +15,8 @@
 #include "meshbus/region.h"
 #include "meshbus/result.h"
 
-/// A site seen as a whole: a snapshot of its hosts, meshes and ranks, then what changes (spec 12,
-/// 16). `meshbus top`, the page and the metrics read this and nothing else.
+/// A site seen as a whole: a snapshot of its hosts, meshes and ranks, then what changes. `meshbus
+/// top`, the page and the metrics read this and nothing else.
 ///
 ///     auto site = must(meshbus::Site::watch(context, hosts));
 ///     site.settle(std::chrono::seconds(1));

@@ -11,7 +11,7 @@
 #include "meshbus/name.h"
 #include "meshbus/result.h"
 
-/// Addresses of hosts, procs, actors and ports (spec 2.2, 2.3). They are computed, never looked up.
+/// Addresses of hosts, procs, actors and ports. They are computed, never looked up.
 ///
 ///     using namespace meshbus;
 ///     HostAddr host = *HostAddr::parse("tcp:h1:7420");  // == HostAddr::parse("tcp://h1:7420")
@@ -87,7 +87,7 @@ class HostAddr {
   bool is_loopback() const noexcept;
   /// 169.254.0.0/16, fe80::/10.
   bool is_link_local() const noexcept;
-  /// Whether it may be advertised to other machines: tcp, and none of the above (spec 2.2).
+  /// Whether it may be advertised to other machines: tcp, and none of the above.
   bool is_reachable_from_elsewhere() const noexcept;
   /// IPv6 literal: the socket needs ZMQ_IPV6.
   bool is_ipv6() const noexcept;

@@ -15,7 +15,7 @@
 #include "meshbus/region.h"
 #include "meshbus/result.h"
 
-/// A reference to a set of hosts (spec 2.5).
+/// A reference to a set of hosts.
 ///
 ///     using namespace meshbus;
 ///     HostMeshRef mesh =

@@ -11,7 +11,7 @@
 
 #include "meshbus/result.h"
 
-/// Names of meshes, actors and procs (spec 2.1, 2.3).
+/// Names of meshes, actors and procs.
 ///
 ///     meshbus::Result<meshbus::Name> mesh = meshbus::Name::make("trainers");
 ///         // trainers-13Se1Maqzryj, for example
@@ -119,7 +119,7 @@ struct MeshProc {
   friend bool operator==(const MeshProc&, const MeshProc&) = default;
 };
 
-/// The name of a mesh's proc: base + `_` + create rank + `-` + uuid (spec 2.3), so a mesh reference
+/// The name of a mesh's proc: base + `_` + create rank + `-` + uuid, so a mesh reference
 /// gives every proc's address. Different (mesh, rank) give different names.
 ProcName proc_name(const Name& mesh, std::uint64_t create_rank);
 

@@ -48,7 +48,7 @@ struct RankBlock {
 ///
 /// Where the ranks lie. The mesh as made has N ranks on H hosts, in blocks, in rank order: with q =
 /// N / H and r = N % H the first r hosts have q+1 ranks, the others q. For extents made of host
-/// axes and per-host axes (spec 6.2) H divides N, and host h has the ranks h*q .. (h+1)*q-1.
+/// axes and per-host axes H divides N, and host h has the ranks h*q .. (h+1)*q-1.
 class ProcMeshRef {
  public:
   /// Makes a view of the mesh as made, which has `root_ranks` ranks on `hosts`, the ranks in

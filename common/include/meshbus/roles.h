@@ -7,7 +7,7 @@
 #include "meshbus/proc_mesh_ref.h"
 #include "meshbus/result.h"
 
-/// The programs of one job (`meshbus run` with several, spec 17.6), as one of their ranks sees
+/// The programs of one job (`meshbus run` with several roles), as one of their ranks sees
 /// them. Plain values, read from the environment of this process; any thread may ask, as long as no
 /// other one changes the environment.
 ///

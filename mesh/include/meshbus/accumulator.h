@@ -9,7 +9,7 @@
 #include "meshbus/reducer.h"
 #include "meshbus/result.h"
 
-/// Collects the replies of the ranks of a view and says when to pass them on (spec 3.6).
+/// Collects the replies of the ranks of a view and says when to pass them on.
 ///
 ///     Accumulator replies(*Reducers::builtin().find("sum"), view.num_ranks(),
 ///                         Accumulator::Deliver::snapshots);

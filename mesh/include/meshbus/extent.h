@@ -16,7 +16,7 @@
 
 #include "meshbus/result.h"
 
-/// The shape of a mesh: labelled axes with sizes (spec 1.1, 1.7).
+/// The shape of a mesh: labelled axes with sizes.
 ///
 ///     using namespace meshbus;
 ///     Extent gpus = *Extent::parse("host=2,gpu=8");  // or {host: 2, gpu: 8}, or {host=2,gpu=8}

@@ -10,7 +10,7 @@
 
 #include "meshbus/result.h"
 
-/// Values for some of the ranks of a mesh (spec 3.5): what a host says about its own ranks, or what
+/// Values for some of the ranks of a mesh: what a host says about its own ranks, or what
 /// has changed since last time.
 ///
 ///     using namespace meshbus;

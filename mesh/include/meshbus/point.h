@@ -14,7 +14,7 @@
 #include "meshbus/index_iterator.h"
 #include "meshbus/result.h"
 
-/// A place in an extent (spec 1.7).
+/// A place in an extent.
 ///
 ///     using namespace meshbus;
 ///     Point point = *Extent::parse("x=4,y=5")->point_of(7);

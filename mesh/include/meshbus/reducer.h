@@ -11,7 +11,7 @@
 #include "meshbus/result.h"
 #include "meshbus/status_mesh.h"
 
-/// How the replies of many ranks become one (spec 3.6).
+/// How the replies of many ranks become one.
 ///
 ///     using namespace meshbus;
 ///     Reducer sum = *Reducers::builtin().find("sum");

@@ -16,7 +16,7 @@
 #include "meshbus/point.h"
 #include "meshbus/result.h"
 
-/// A box of ranks cut out of a mesh (spec 1.2-1.6).
+/// A box of ranks cut out of a mesh.
 ///
 ///     using namespace meshbus;
 ///     Region mesh = *Extent::parse("replica=2,host=2");     // every extent is a region

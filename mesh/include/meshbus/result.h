@@ -18,7 +18,7 @@
 namespace [[gnu::visibility("default")]] meshbus {
 
 /// What went wrong, as a small stable number that is the same on the wire and in the API
-/// (spec 14.1). Append only: a number, once released, keeps its meaning for ever. schemas/codes.fbs
+///. Append only: a number, once released, keeps its meaning for ever. schemas/codes.fbs
 /// lists the same numbers; common/wire/control.cpp checks that they agree.
 enum class ErrorCode : std::uint16_t {
   none = 0,      ///< No error. Never inside an Error; it is what "fine" looks like on the wire.

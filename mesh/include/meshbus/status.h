@@ -10,7 +10,7 @@
 
 #include "meshbus/result.h"
 
-/// How a resource stands: a host, a proc or an actor (spec 3.1).
+/// How a resource stands: a host, a proc or an actor.
 ///
 ///     using namespace meshbus;
 ///     Status status = Status::Kind::running;

@@ -9,7 +9,7 @@
 #include "meshbus/status.h"
 #include "meshbus/value_mesh.h"
 
-/// The statuses of the ranks of a mesh (spec 3.5, 3.7).
+/// The statuses of the ranks of a mesh.
 ///
 ///     using namespace meshbus;
 ///     StatusMesh mesh(*Extent::parse("host=2,gpu=4"), Status::Kind::not_exist);

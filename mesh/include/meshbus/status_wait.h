@@ -7,7 +7,7 @@
 #include "meshbus/result.h"
 #include "meshbus/status_mesh.h"
 
-/// Waiting until every rank of a mesh has got somewhere (spec 3.7).
+/// Waiting until every rank of a mesh has got somewhere.
 ///
 ///     StatusWait wait(region, Status::Kind::running, {.deadline = 30s, .idle = 10s}, now);
 ///     wait.merge(*parse_statuses("Running=0..5;Initializing=5..8"), now);   // at each update

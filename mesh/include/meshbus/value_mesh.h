@@ -15,7 +15,7 @@
 #include "meshbus/region.h"
 #include "meshbus/result.h"
 
-/// A value for every rank of a mesh (spec 3.5).
+/// A value for every rank of a mesh.
 ///
 ///     using namespace meshbus;
 ///     Region mesh = *Extent::parse("host=2,gpu=4");

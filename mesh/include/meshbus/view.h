@@ -13,7 +13,7 @@
 #include "meshbus/region.h"
 #include "meshbus/result.h"
 
-/// Slicing and walking whatever has one item per rank (spec 1.8): references to hosts and procs,
+/// Slicing and walking whatever has one item per rank: references to hosts and procs,
 /// values, your own.
 ///
 ///     using namespace meshbus;

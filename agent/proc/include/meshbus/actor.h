@@ -26,7 +26,7 @@ class ActorRunner;
 class ActorSystem;
 }  // namespace meshbus::mesh_proc
 
-/// Actors: objects with a mailbox inside a proc (spec 7). A program that has one of a kind:
+/// Actors: objects with a mailbox inside a proc. A program that has one of a kind:
 ///
 ///     #include <meshbus/actor.h>
 ///     struct Counter : meshbus::Actor {

@@ -24,7 +24,7 @@
 #include "meshbus/shared_body.h"
 
 /// The library inside the procs of a mesh: finds out its rank, keeps in touch with the
-/// host's agent, and lets ranks call each other (spec 4.3-4.5).
+/// host's agent, and lets ranks call each other.
 ///
 ///     #include <meshbus/proc.h>
 ///     #include <future>
