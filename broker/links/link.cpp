@@ -110,6 +110,7 @@ Result<void> Link::meet(std::uint64_t theirs, std::uint64_t capabilities) {
 void Link::end_incarnation(const std::string& why) {
   const auto over = incarnation();
   if (over == 0) return;
+  has_said_bye_ = false;
   past_incarnations_.push_back(over);
   if (past_incarnations_.size() > kPastIncarnations) past_incarnations_.pop_front();
   stream_.begin_incarnation(0);
@@ -141,8 +142,11 @@ void Link::detach(const Peer& inbound, bool is_last) {
     way_ = Way::none;
     lost_ = reactor_.now();
   }
-  if (is_last && is_resuming_ && inbound.identity.incarnation == incarnation())
-    end_incarnation("it has ended in order");
+  if ((is_last || has_said_bye_) && is_resuming_ && inbound.identity.incarnation == incarnation()) {
+    // What it has said by our own session may not be read yet.
+    has_said_bye_ = is_own_up() && session_incarnation_ == incarnation();
+    if (!has_said_bye_) end_incarnation("it has ended in order");
+  }
   if (way_ != Way::none || held() == 0) return;
   choose();
   if (way_ == Way::none) give_up(not_dialled());

@@ -207,6 +207,9 @@ class Link {
   bool is_for_incarnation_ = false;
   /// Whether the other broker acknowledges and knows duplicates.
   bool is_resuming_ = false;
+  /// The other broker has said by one of two connections that it ends. The other one is read to its
+  /// end first.
+  bool has_said_bye_ = false;
   /// Those of the incarnation of the other broker that was met last.
   std::uint64_t capabilities_ = 0;
   /// Incarnations that a later one replaced, or that said Bye: they may not come back.

@@ -140,7 +140,15 @@ void Link::on_lost(const std::string& reason) {
   events_.on_down(*this, error);
   touch();
   // A broker that does not resume means the connection alone by its Bye.
-  if (session_->has_said_bye() && is_resuming_) {
+  if ((session_->has_said_bye() || has_said_bye_) && is_resuming_) {
+    if (inbound_ != nullptr && inbound_->identity.incarnation == incarnation()) {
+      // What it has said by that connection may not be read yet.
+      has_said_bye_ = true;
+      session_incarnation_ = 0;
+      retire_session();
+      if (way_ == Way::own) take_way(Way::inbound);
+      return;
+    }
     end_incarnation("it has ended in order");
     retire_session();
     if (way_ == Way::own) way_ = Way::none;
