@@ -28,9 +28,9 @@ class OutputReceiver {
   /// The same when the agents send the output to an address that this launcher does not have any
   /// more (spec 6.8).
   static constexpr std::chrono::seconds kMovedLimit{2};
-  /// The same when all that is missing is of hosts that have said that they are lost: what is left
-  /// of such a host ends within 2.5 s (os::kLastWords).
-  static constexpr std::chrono::seconds kLastWordsLimit{3};
+  /// The same when all that is missing is of hosts that have said that they are lost. An agent says
+  /// so last of all; what its broker still holds then leaves within 200 ms, or never.
+  static constexpr std::chrono::seconds kLastWordsLimit{1};
 
   struct Chunk {
     std::uint64_t rank;
