@@ -58,7 +58,7 @@ TEST_CASE("remote_order: a person who tries it is told what it is for") {
     REQUIRE_FALSE(read.has_value());
     CHECK(read.error().detail().find("is for launchers") != std::string::npos);
   }
-  // What is of another type does not count.
+  // A value of another type does not count.
   const auto read = RemoteLine::parse(R"({"address":7,"hosts":[1,"h1"],"settings":"x"})");
   REQUIRE(read.has_value());
   CHECK(read->text("address").empty());
