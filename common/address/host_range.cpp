@@ -69,6 +69,18 @@ Result<std::optional<std::vector<std::string>>> parse_range(std::string_view tex
   return std::optional(std::move(values));
 }
 
+/// Whether a bracket in the text would be read as a range.
+bool has_range(std::string_view text) {
+  for (auto open = text.find('['); open != std::string_view::npos;
+       open = text.find('[', open + 1)) {
+    const auto close = text.find(']', open);
+    if (close == std::string_view::npos) return false;
+    const auto range = parse_range(text.substr(open + 1, close - open - 1));
+    if (!range || *range) return true;
+  }
+  return false;
+}
+
 Result<std::vector<std::string>> expand(const std::string& word) {
   std::vector<std::string> texts{""};
   for (std::size_t at = 0; at < word.size();) {
@@ -93,6 +105,9 @@ Result<std::vector<std::string>> expand(const std::string& word) {
     texts = std::move(longer);
     at = close + 1;
   }
+  // "h[0,1[3]]" would become "h[0,13]", which names two other hosts when it is read again.
+  if (std::ranges::any_of(texts, has_range))
+    return refuse_list(word + ": a range may not be inside of another one");
   return texts;
 }
 
