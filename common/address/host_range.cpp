@@ -9,6 +9,10 @@
 namespace meshbus {
 namespace {
 
+/// All names that one word stands for have at most so many bytes: 1 KiB each where they are the
+/// most.
+constexpr std::size_t kMostBytes = kMostHostsListed * 1024;
+
 bool is_blank(char c) {
   return std::isspace(static_cast<unsigned char>(c)) != 0;
 }
@@ -98,6 +102,9 @@ Result<std::vector<std::string>> expand(const std::string& word) {
     }
     if (texts.size() * values->size() > kMostHostsListed)
       return refuse_list(word + ": more than " + std::to_string(kMostHostsListed) + " hosts");
+    if (texts.size() * values->size() * word.size() > kMostBytes)
+      return refuse_list("a name of " + std::to_string(word.size()) + " bytes, and " +
+                         std::to_string(texts.size() * values->size()) + " of its kind");
     std::vector<std::string> longer;
     for (const auto& text : texts) {
       for (const auto& value : *values) longer.push_back(text + value);

@@ -21,6 +21,9 @@ using namespace meshbus::cli;
 
 namespace {
 
+/// So many hosts at either end of a list are read again.
+constexpr std::size_t kReadAgain = 100;
+
 /// A folder of contexts of this process, with one context in it.
 class Folder {
  public:
@@ -52,8 +55,11 @@ void check_ranges(std::string_view text) {
     return;
   }
   FUZZ_CHECK(hosts->size() <= kMostHostsListed, text);
-  for (const auto& host : *hosts) {
-    FUZZ_CHECK(!host.empty(), text);
+  for (const auto& host : *hosts) FUZZ_CHECK(!host.empty(), text);
+  // All of 65,536 would take seconds: the first and the last ones differ from the others the most.
+  for (std::size_t i = 0; i < hosts->size(); ++i) {
+    if (i == kReadAgain && hosts->size() > 2 * kReadAgain) i = hosts->size() - kReadAgain;
+    const auto& host = (*hosts)[i];
     const auto again = expand_hosts(host);
     // Only brackets that are no range may be left.
     FUZZ_CHECK(again.has_value() && again->size() == 1 && again->front() == host, host);

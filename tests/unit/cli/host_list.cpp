@@ -56,6 +56,8 @@ TEST_CASE("host_list: what cannot be meant is an error") {
   CHECK(problem("h[0-99999999]").find("longer than 65536") != std::string::npos);
   CHECK(problem("h[0-999][0-999]").find("more than 65536 hosts") != std::string::npos);
   CHECK(problem("h[0-40000],g[0-40000]").find("more than 65536 hosts") != std::string::npos);
+  CHECK(problem("h[0-9999]" + std::string(8000, 'x'))
+            .find("a name of 8009 bytes, and 10000 of its kind") != std::string::npos);
   // Written out, these would name other hosts when they are read again.
   CHECK(problem("h[0,1[3]]").find("h[0,1[3]]: a range may not be inside of another one") !=
         std::string::npos);
