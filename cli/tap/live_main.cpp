@@ -1,11 +1,8 @@
 // meshbus-tap SOCKET TOPIC [--json] [--count N] [--write FILE]: shows what a broker copies to its
 // tap. `meshbus tap` becomes this program.
 #include <sys/epoll.h>
-#include <sys/signalfd.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -14,7 +11,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include <zmq.hpp>
@@ -23,7 +19,7 @@
 #include "cli/support/text_error.h"
 #include "cli/tap/tap_sink.h"
 #include "common/base/quantity.h"
-#include "common/base/unique_fd.h"
+#include "common/base/taken_signals.h"
 #include "common/loop/reactor.h"
 #include "common/loop/zmq_watch.h"
 
@@ -111,16 +107,14 @@ class LiveTap {
   LiveTap(const LiveTap&) = delete;
   LiveTap& operator=(const LiveTap&) = delete;
 
-  int run(int signals) {
-    reactor_.watch(signals, EPOLLIN, [this, signals](std::uint32_t) {
-      signalfd_siginfo info{};
-      if (::read(signals, &info, sizeof info) == static_cast<ssize_t>(sizeof info))
-        end(128 + static_cast<int>(info.ssi_signo));
+  int run(TakenSignals& signals) {
+    reactor_.watch(signals.fd(), EPOLLIN, [this, &signals](std::uint32_t) {
+      if (const auto signal = signals.next()) end(128 + *signal);
     });
     watch_zmq(reactor_, subscriber_.socket().handle(), [this] { return on_readable(); });
     look_later(kFirstWord);
     if (sink_.write_out()) reactor_.run();
-    reactor_.forget(signals);
+    reactor_.forget(signals.fd());
     const TapCount& counter = sink_.counter();
     if (sink_.error() && sink_.code() == 1) complain(sink_.error()->detail());
     if (is_tapping_)
@@ -197,13 +191,7 @@ class LiveTap {
 
 int run(Arguments arguments) {
   ::signal(SIGPIPE, SIG_IGN);
-  // Before any thread exists: threads made later never see these.
-  sigset_t taken;
-  sigemptyset(&taken);
-  for (const int one : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&taken, one);
-  ::sigprocmask(SIG_BLOCK, &taken, nullptr);
-  const UniqueFd signals(::signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (!signals) throw std::system_error(errno, std::generic_category(), "signalfd");
+  TakenSignals signals({SIGINT, SIGTERM, SIGHUP});
   if (!arguments.write.empty()) {
     auto opened = TapFileWriter::open(arguments.write);
     if (!opened) {
@@ -215,7 +203,7 @@ int run(Arguments arguments) {
                std::to_string(opened->cut()) + " bytes are cut off");
     arguments.sink.file.emplace(std::move(*opened));
   }
-  return LiveTap(std::move(arguments)).run(signals.get());
+  return LiveTap(std::move(arguments)).run(signals);
 }
 
 }  // namespace

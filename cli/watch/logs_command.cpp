@@ -4,7 +4,6 @@
 
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,6 +29,7 @@
 #include "cli/watch/line_assembler.h"
 #include "cli/watch/line_folder.h"
 #include "common/base/quantity.h"
+#include "common/base/taken_signals.h"
 #include "common/base/unique_fd.h"
 
 namespace meshbus::cli {
@@ -240,14 +240,11 @@ class LogPrinter {
 };
 
 /// Waits for the end, or for a signal: that one is returned.
-std::optional<int> wait_end(LogPrinter& printer, int signals, bool folds) {
+std::optional<int> wait_end(LogPrinter& printer, TakenSignals& signals, bool folds) {
   for (;;) {
-    pollfd fds[2] = {{signals, POLLIN, 0}, {printer.fd(), POLLIN, 0}};
+    pollfd fds[2] = {{signals.fd(), POLLIN, 0}, {printer.fd(), POLLIN, 0}};
     ::poll(fds, 2, folds ? static_cast<int>(kFoldWait.count()) / 2 : -1);
-    signalfd_siginfo info{};
-    if (fds[0].revents != 0 &&
-        ::read(signals, &info, sizeof info) == static_cast<ssize_t>(sizeof info))
-      return static_cast<int>(info.ssi_signo);
+    if (const auto signal = signals.next()) return signal;
     if (fds[1].revents != 0) return std::nullopt;
     if (folds) printer.flush_old();
   }
@@ -282,14 +279,8 @@ void add_log_orders(const ReachedHosts& hosts, std::size_t index, const MeshRepo
 }
 
 int logs(const LogsArguments& arguments) {
-  // Before any thread exists: threads made later never see these.
-  sigset_t taken;
-  sigemptyset(&taken);
-  for (const int one : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&taken, one);
-  ::sigprocmask(SIG_BLOCK, &taken, nullptr);
+  TakenSignals signals({SIGINT, SIGTERM, SIGHUP});
   ::signal(SIGPIPE, SIG_IGN);
-  const UniqueFd signals(::signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (!signals) throw std::system_error(errno, std::generic_category(), "signalfd");
 
   auto reached = reach_hosts(arguments.hosts);
   if (const int* code = std::get_if<int>(&reached)) return *code;
@@ -326,9 +317,9 @@ int logs(const LogsArguments& arguments) {
     }
     streams.push_back(std::move(*stream));
   }
-  if (const auto signal = wait_end(printer, signals.get(), arguments.fold && arguments.follow)) {
+  if (const auto signal = wait_end(printer, signals, arguments.fold && arguments.follow)) {
     // A second signal does what it does to any program.
-    ::sigprocmask(SIG_UNBLOCK, &taken, nullptr);
+    signals.release();
     // What has come is shown, unless nobody reads it: then the library's thread waits in its write
     // and cannot be joined.
     const auto give_up = std::chrono::steady_clock::now() + kLastWords;

@@ -2,14 +2,11 @@
 
 #include <CLI/CLI.hpp>
 
-#include <sys/signalfd.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <csignal>
 #include <iostream>
 #include <set>
-#include <system_error>
 
 #include "cli/support/choose_mesh.h"
 #include "cli/support/command.h"
@@ -21,7 +18,7 @@
 #include "client/controller/event_json.h"
 #include "client/controller/line_writer.h"
 #include "client/src/base/wire_reports.h"
-#include "common/base/unique_fd.h"
+#include "common/base/taken_signals.h"
 #include "common/config/config.h"
 
 namespace meshbus::cli {
@@ -113,7 +110,7 @@ std::string sentence_of(const WatchEvent& event) {
 
 class Watch {
  public:
-  Watch(Controller::Options options, Watched watched, bool is_json, int signals)
+  Watch(Controller::Options options, Watched watched, bool is_json, TakenSignals& signals)
       : watched_(std::move(watched)),
         is_json_(is_json),
         signals_(signals),
@@ -121,13 +118,11 @@ class Watch {
             reactor_, STDOUT_FILENO, kOutputLimit,
             [this](std::uint64_t lines) { return lost_line(lines); }, [this] { end(kBrokenPipe); }),
         controller_(reactor_, std::move(options), events()) {
-    reactor_.watch(signals_, EPOLLIN, [this](std::uint32_t) {
-      signalfd_siginfo info{};
-      if (::read(signals_, &info, sizeof info) == static_cast<ssize_t>(sizeof info))
-        end(128 + static_cast<int>(info.ssi_signo));
+    reactor_.watch(signals_.fd(), EPOLLIN, [this](std::uint32_t) {
+      if (const auto signal = signals_.next()) end(128 + *signal);
     });
   }
-  ~Watch() { reactor_.forget(signals_); }
+  ~Watch() { reactor_.forget(signals_.fd()); }
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
 
@@ -197,7 +192,7 @@ class Watch {
   Reactor reactor_;
   Watched watched_;
   bool is_json_;
-  int signals_;
+  TakenSignals& signals_;
   int code_ = 0;
   LineWriter writer_;
   Controller controller_;
@@ -218,7 +213,7 @@ std::variant<Watched, int> find_watched(const WatchArguments& arguments) {
   return watched;
 }
 
-int watch(const WatchArguments& arguments, int signals) {
+int watch(const WatchArguments& arguments, TakenSignals& signals) {
   if (const auto name = Name::parse(arguments.actor); !arguments.actor.empty() && !name) {
     complain(error_words(name.error().within("--actor")));
     return kUsage;
@@ -243,14 +238,8 @@ int watch(const WatchArguments& arguments, int signals) {
 
 int run(const WatchArguments& arguments) {
   ::signal(SIGPIPE, SIG_IGN);
-  // Before any thread exists: threads made later never see these.
-  sigset_t taken;
-  sigemptyset(&taken);
-  for (const int one : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&taken, one);
-  ::sigprocmask(SIG_BLOCK, &taken, nullptr);
-  const UniqueFd signals(::signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (!signals) throw std::system_error(errno, std::generic_category(), "signalfd");
-  return watch(arguments, signals.get());
+  TakenSignals signals({SIGINT, SIGTERM, SIGHUP});
+  return watch(arguments, signals);
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 // meshbus-controller: watches the procs of a set of hosts and prints what changes, one JSON line
 // each.
 #include <signal.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -21,6 +20,7 @@
 #include "common/address/host_range.h"
 #include "common/base/exit_codes.h"
 #include "common/base/service_manager.h"
+#include "common/base/taken_signals.h"
 #include "common/config/config.h"
 #include "common/config/logging.h"
 #include "meshbus/name.h"
@@ -54,7 +54,7 @@ int give_up(int code, const std::string& why) {
 /// The controller as a process: its lifeline, its signals, its output, its exit code.
 class Program {
  public:
-  Program(Controller::Options options, int lifeline, ServiceManager manager)
+  Program(Controller::Options options, int lifeline, ServiceManager manager, TakenSignals& signals)
       : manager_(std::move(manager)),
         writer_(
             reactor_, STDOUT_FILENO, kOutputLimit,
@@ -63,14 +63,9 @@ class Program {
             },
             [this] { end("nobody reads what the controller says"); }),
         controller_(reactor_, std::move(options), events()),
-        lifeline_(lifeline) {
-    sigset_t ends;
-    sigemptyset(&ends);
-    sigaddset(&ends, SIGTERM);
-    sigaddset(&ends, SIGINT);
-    sigaddset(&ends, SIGHUP);
-    signals_.reset(::signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK));
-    reactor_.watch(signals_.get(), EPOLLIN, [this](std::uint32_t) { on_signal(); });
+        lifeline_(lifeline),
+        signals_(signals) {
+    reactor_.watch(signals_.fd(), EPOLLIN, [this](std::uint32_t) { on_signal(); });
     if (!lifeline_) return;
     reactor_.watch(lifeline_.get(), EPOLLIN | EPOLLRDHUP, [this](std::uint32_t events) {
       char buffer[256];
@@ -82,7 +77,7 @@ class Program {
     });
   }
   ~Program() {
-    reactor_.forget(signals_.get());
+    reactor_.forget(signals_.fd());
     if (lifeline_) reactor_.forget(lifeline_.get());
   }
   /// Serves the page until the end.
@@ -112,11 +107,11 @@ class Program {
     reactor_.after(kCountPeriod, [this] { count(); });
   }
   void on_signal() {
-    signalfd_siginfo info{};
-    if (::read(signals_.get(), &info, sizeof info) != static_cast<ssize_t>(sizeof info)) return;
+    const auto signal = signals_.next();
+    if (!signal) return;
     // A second signal means: do not wait for the meshes.
     if (is_ending_) return reactor_.stop();
-    end("the controller ends: " + signal_name(static_cast<int>(info.ssi_signo)));
+    end("the controller ends: " + signal_name(*signal));
   }
   void end(const std::string& reason) {
     if (std::exchange(is_ending_, true)) return;
@@ -156,7 +151,7 @@ class Program {
   LineWriter writer_;
   Controller controller_;
   UniqueFd lifeline_;
-  UniqueFd signals_;
+  TakenSignals& signals_;
   std::optional<PageThread> page_;
 };
 
@@ -266,17 +261,11 @@ int run(int argc, char** argv) {
   auto page = make_page(arguments, *options);
   if (!page) return give_up(exits::kUsage, page.error().to_string());
 
-  // Before any thread is made: none of them is to take these signals.
   auto manager = ServiceManager::from_environment();
-  sigset_t ends;
-  sigemptyset(&ends);
-  sigaddset(&ends, SIGTERM);
-  sigaddset(&ends, SIGINT);
-  sigaddset(&ends, SIGHUP);
-  ::sigprocmask(SIG_BLOCK, &ends, nullptr);
+  TakenSignals signals({SIGTERM, SIGINT, SIGHUP});
   ::signal(SIGPIPE, SIG_IGN);
   const std::string socket_file = *page ? (*page)->socket.path : "";
-  Program program(std::move(*options), arguments.lifeline_fd, std::move(manager));
+  Program program(std::move(*options), arguments.lifeline_fd, std::move(manager), signals);
   if (*page) {
     std::fprintf(stderr, "meshbus-controller: the page is at %s\n", (*page)->socket.url.c_str());
     program.serve(std::move((*page)->socket), std::move((*page)->options));

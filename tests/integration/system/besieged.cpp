@@ -190,10 +190,13 @@ class Job {
                                              {"spawn.ready", "2m"},
                                              {"spawn.idle", "3m"}})))),
         hosts_(must(HostMesh::attach(context_, "hosts", {host}))),
-        mesh_(must(hosts_.spawn(
-            "work", extent("proc=" + std::to_string(all_ranks)),
-            {.kind = ProcKind::mesh, .command = {bin("meshbus_test_proc"), "serve", dir}},
-            heard_.handlers()))) {
+        mesh_(
+            must(hosts_.spawn("work", extent("proc=" + std::to_string(all_ranks)),
+                              {.kind = ProcKind::mesh,
+                               .command = {bin("meshbus_test_proc"), "serve", dir},
+                               .environment = {{"TEST_PROC_SECONDS",
+                                                std::to_string((siege_duration + 10min).count())}}},
+                              heard_.handlers()))) {
     for (const auto& rank : mesh_.known().ranks) pids_.push_back(static_cast<pid_t>(rank.pid));
   }
 
