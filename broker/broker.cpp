@@ -214,7 +214,8 @@ Result<void> Broker::Impl::open_listener(const BrokerOptions& options) {
       Listener::open(reactor_, options.binds, kept,
                      {.silence = std::max(3 * heartbeat, kLeastSilence),
                       .handshake = options.hello_limit,
-                      .connections_per_second = options.config.count(keys::connections_rate)},
+                      .connections_per_second = options.config.count(keys::connections_rate),
+                      .connections_per_key = options.config.count(keys::connections_per_key)},
                      listener_events());
   if (!opened) return fail(opened.error());
   listener_ = std::move(*opened);

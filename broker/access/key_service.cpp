@@ -62,10 +62,13 @@ const TokenRecord* KeyService::find_token(const std::string& key) const {
   return found == tokens_.end() ? nullptr : &found->second;
 }
 
-std::optional<bool> KeyService::judge(std::string_view key, std::string_view address,
-                                      bool may_wait) {
-  if (ring_.find(key) != nullptr) return true;
-  if (find_token(std::string(key)) != nullptr) return true;  // to join, or to hear why not
+std::optional<KeyVerdict> KeyService::judge(std::string_view key, std::string_view address,
+                                            bool may_wait) {
+  if (const KeyHolder* holder = ring_.find(key))
+    return holder->role >= wire::Role::operate && !holder->is_expired ? KeyVerdict::trusted
+                                                                      : KeyVerdict::bounded;
+  // To join, or to hear why not.
+  if (find_token(std::string(key)) != nullptr) return KeyVerdict::bounded;
   if (may_wait) {
     look_soon();
     return std::nullopt;
@@ -74,7 +77,7 @@ std::optional<bool> KeyService::judge(std::string_view key, std::string_view add
   const bool is_new = !refused_.contains(pair);
   if (is_new) refused_.add(pair, 0);
   on_refused_(key, address, is_new);
-  return false;
+  return KeyVerdict::refused;
 }
 
 void KeyService::look_soon() {

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "broker/access/key_ring.h"
+#include "broker/access/key_verdict.h"
 #include "broker/access/recent_set.h"
 #include "broker/peers/peer.h"
 #include "common/loop/reactor.h"
@@ -52,7 +53,7 @@ class KeyService {
   const KeyHolder* find(std::string_view key) const { return ring_.find(key); }
   /// Whether the holder of that key may connect. Nothing, if `may_wait`: it may have come a moment
   /// ago, and Changes::has_looked tells when to ask again.
-  std::optional<bool> judge(std::string_view key, std::string_view address, bool may_wait);
+  std::optional<KeyVerdict> judge(std::string_view key, std::string_view address, bool may_wait);
   /// The token of a new host that has that key, used and expired ones too, or null.
   const TokenRecord* find_token(const std::string& key) const;
   /// Reads what has changed.

@@ -23,6 +23,10 @@ constexpr std::size_t kLeastPool = 16;
 constexpr std::size_t kMostPool = 1024;
 /// One remote network may have one in so many of the pool.
 constexpr std::size_t kNetworkShare = 4;
+/// One key that is not trusted may have one in so many of the connections over tcp, whatever
+/// connections.per_key says, and so many bytes of messages that are not whole: 16 of the largest.
+constexpr std::size_t kKeyShare = 4;
+constexpr std::size_t kUnfinishedOfKey = 16 * 1024 * 1024;
 /// Descriptors that no new connection takes, so that files and links have some: one in so many, and
 /// no more than this.
 constexpr std::size_t kKeptShare = 4;
@@ -35,11 +39,16 @@ StreamRouter::Limits router_limits(const Listener::Limits& limits) {
       std::min<rlim_t>(descriptors.rlim_cur, std::numeric_limits<int>::max()));
   const std::size_t kept = std::min(all / kKeptShare, kMostKept);
   const std::size_t pool = std::clamp(all / kPoolShare, kLeastPool, kMostPool);
+  const std::size_t of_key = all / kTcpShare / kKeyShare;
   return {.silence = limits.silence,
           .handshake = limits.handshake,
           .message = limits.message,
           .pool = {.all = pool, .per_network = pool / kNetworkShare},
           .connections = all / kTcpShare,
+          .key = {.connections = limits.connections_per_key == 0
+                                     ? of_key
+                                     : std::min<std::size_t>(limits.connections_per_key, of_key),
+                  .bytes = kUnfinishedOfKey},
           .gate = {.per_second = limits.connections_per_second,
                    .first_kept = static_cast<int>(all - kept)}};
 }

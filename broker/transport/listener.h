@@ -41,8 +41,8 @@ class Listener {
     std::function<void(const std::string& what)> on_bad_handshake;
     /// Whether the holder of that key (Z85) may come in from that address. Nothing, if `may_wait`:
     /// the connection waits for ask_again(). Needed with keys only.
-    std::function<std::optional<bool>(std::string_view key, std::string_view address,
-                                      bool may_wait)>
+    std::function<std::optional<KeyVerdict>(std::string_view key, std::string_view address,
+                                            bool may_wait)>
         judge;
   };
   enum class Sent {
@@ -73,6 +73,9 @@ class Listener {
     std::chrono::milliseconds message = std::chrono::seconds(30);
     /// Connections over tcp that one network may open each second; 0 = any number.
     std::uint64_t connections_per_second = 0;
+    /// Connections over tcp that one key below the role of an operator may have; 0 = a quarter of
+    /// all, which is the most in any case.
+    std::uint64_t connections_per_key = 0;
   };
 
   /// Binds all of them, tcp without keys, until set_keys(). Unix sockets are made with mode 0700.

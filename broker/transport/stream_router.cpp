@@ -35,7 +35,8 @@ StreamRouter::StreamRouter(Reactor& reactor, Limits limits, Events events)
                 [this](UniqueFd fd, const std::optional<TcpAddress>& from) {
                   on_connection(std::move(fd), from);
                 }),
-      pool_(limits.pool) {
+      pool_(limits.pool),
+      key_shares_(limits.key) {
   turn_end_ = reactor_.add_turn_end([this] { shares_.end_turn(); });
 }
 
@@ -173,11 +174,24 @@ void StreamRouter::read(ConnectionId id, Connection& connection) {
       end(id);
       return;
     }
+    if (connection.remote && connection.remote->is_bounded && !stays_in_share(id, connection))
+      return;
     // The answer to a heartbeat may wait for room.
     watch_writing(id, connection);
     // Should there be more after all, we are called again.
     if (count < asked) return;
   }
+}
+
+bool StreamRouter::stays_in_share(ConnectionId id, const Connection& connection) {
+  const ZmtpStream& stream = connection.stream;
+  while (const auto first = key_shares_.hold(id, stream.messages(), stream.unfinished_bytes())) {
+    connections_.at(*first)->stream.refuse(
+        "began a message that is not whole, and with its key there are too many of them");
+    end(*first);
+    if (*first == id) return false;
+  }
+  return true;
 }
 
 std::size_t StreamRouter::hand_out(ConnectionId id, Connection& connection) {
@@ -237,13 +251,20 @@ void StreamRouter::ask(ConnectionId id, Connection& connection, bool may_wait) {
     watch(id, connection, connection.watched & ~std::uint32_t{EPOLLIN});
     return;
   }
-  if (*verdict) {
-    connection.stream.accept();
-    pool_.leave(id);
-    watch(id, connection, connection.watched | EPOLLIN);
-  } else {
-    connection.stream.refuse_key();
+  if (*verdict == KeyVerdict::refused) return connection.stream.refuse_key();
+  if (*verdict == KeyVerdict::bounded) {
+    const std::string key = connection.stream.mechanism().peer_key();
+    if (!key_shares_.enter(id, key)) {
+      limited_log_.warn("a connection from " + connection.remote->address +
+                        " is refused: the key " + key +
+                        " has as many as one key may have (connections.per_key)");
+      return connection.stream.turn_away();
+    }
+    connection.remote->is_bounded = true;
   }
+  connection.stream.accept();
+  pool_.leave(id);
+  watch(id, connection, connection.watched | EPOLLIN);
 }
 
 void StreamRouter::ask_again() {
@@ -264,6 +285,7 @@ void StreamRouter::end(ConnectionId id) {
   if (!node) return;
   const ZmtpStream& stream = node.mapped()->stream;
   pool_.leave(id);
+  key_shares_.leave(id);
   reactor_.forget(stream.descriptor());
   events_.on_ended(id, stream);
   tcp_.erase(id);

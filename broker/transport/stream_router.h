@@ -10,10 +10,12 @@
 #include <unordered_map>
 #include <vector>
 
+#include "broker/access/key_verdict.h"
 #include "broker/peers/peer.h"
 #include "broker/transport/acceptor.h"
 #include "broker/transport/handshake_pool.h"
 #include "broker/transport/handshake_turns.h"
+#include "broker/transport/key_shares.h"
 #include "broker/transport/read_shares.h"
 #include "common/base/message_part.h"
 #include "common/base/unix_peer.h"
@@ -29,7 +31,7 @@ namespace meshbus {
 /// connection's in turn, writes frames, and tells when a connection ends. It does not
 /// know what they are.
 /// Large because: connections of both kinds are read, judged and ended in one place; what is
-/// decided about them is in HandshakePool, HandshakeTurns, ReadShares and SilenceWatch.
+/// decided about them is in HandshakePool, HandshakeTurns, KeyShares, ReadShares and SilenceWatch.
 class StreamRouter {
  public:
   struct Events {
@@ -42,8 +44,8 @@ class StreamRouter {
     std::function<void(ConnectionId)> on_writable;
     /// Whether the holder of that key (Z85) may come in from that address. Nothing, if `may_wait`:
     /// the connection waits for ask_again(). Asked of tcp with keys only.
-    std::function<std::optional<bool>(std::string_view key, std::string_view address,
-                                      bool may_wait)>
+    std::function<std::optional<KeyVerdict>(std::string_view key, std::string_view address,
+                                            bool may_wait)>
         judge;
   };
   enum class Sent { yes, full, gone };
@@ -58,6 +60,8 @@ class StreamRouter {
     HandshakePool::Limits pool{.all = 256, .per_network = 64};
     /// All of them together: descriptors for local peers stay free.
     std::size_t connections = SIZE_MAX;
+    /// Each key that is not trusted.
+    KeyShares::Limits key = {};
     ConnectionGate::Limits gate = {};
   };
   StreamRouter(Reactor& reactor, Limits limits, Events events);
@@ -114,6 +118,8 @@ class StreamRouter {
     Reactor::Time message_since;
     /// When it came.
     Reactor::Time came;
+    /// Its key has a share of its own.
+    bool is_bounded = false;
   };
   struct Connection {
     ZmtpStream stream;
@@ -126,6 +132,8 @@ class StreamRouter {
   /// none.
   bool make_room();
   void crowd_out(ConnectionId id);
+  /// For the messages with that key that do not end. False: it was this connection that went.
+  bool stays_in_share(ConnectionId id, const Connection& connection);
   std::unique_ptr<Connection> make_connection(UniqueFd fd, bool is_tcp);
   void watch(ConnectionId id, Connection& connection, std::uint32_t events);
   void watch_writing(ConnectionId id, Connection& connection);
@@ -153,6 +161,7 @@ class StreamRouter {
   ConnectionId next_ = 1;
   HandshakePool pool_;
   HandshakeTurns turns_;
+  KeyShares key_shares_;
   Reactor::TimerId turns_timer_ = 0;
   /// They have proven a key of which nothing is known yet.
   std::vector<ConnectionId> asking_;

@@ -32,6 +32,12 @@ std::optional<Error> ConnectAttempts::on_handshake_failed(BrokerSocket::Failure 
     return Error(ErrorCode::unauthorised,
                  broker + " does not take the key " + key_path_ +
                      ": its public half is not in authorised/ROLE/ there, or not any more");
+  if (failure == BrokerSocket::Failure::no_room) {
+    trouble_ = broker + " has as many connections with the key " + key_path_ +
+               " as one key may have: end some of the programs that use it, or set "
+               "connections.per_key higher there";
+    return std::nullopt;
+  }
   if (failure == BrokerSocket::Failure::mechanism)
     return Error(
         ErrorCode::unauthorised,

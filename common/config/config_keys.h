@@ -98,6 +98,9 @@ inline constexpr std::array kKeyTable = std::to_array<KeyInfo>({
     {"connections.rate", ValueKind::count, "", "200", "0", "1000000",
      "connections over tcp that one address may open to a broker each second, with five seconds' "
      "worth at once; 0 = any number"},
+    {"connections.per_key", ValueKind::count, "", "128", "0", "1000000",
+     "connections over tcp that the key of an observer or client may have to a broker at a time, "
+     "at most a quarter of all that it takes; 0 = that quarter"},
     {"requests.rate", ValueKind::count, "", "500", "0", "1000000",
      "requests to hosts that an observer or client may make each second, with ten seconds' worth "
      "at once; 0 = any number"},
@@ -193,6 +196,7 @@ inline constexpr BytesKey audit_size("audit.size");
 inline constexpr BooleanKey audit_sync("audit.sync");
 inline constexpr CountKey cast_width("cast.width");
 inline constexpr CountKey connections_rate("connections.rate");
+inline constexpr CountKey connections_per_key("connections.per_key");
 inline constexpr CountKey requests_rate("requests.rate");
 inline constexpr BooleanKey parent_death_signal("parent_death_signal");
 inline constexpr BytesKey queue_bytes("queue.bytes");

@@ -20,6 +20,8 @@ class BrokerSocket {
   enum class Failure {
     /// Our key is not taken.
     unauthorised,
+    /// There are as many connections with our key as the broker lets one key have.
+    no_room,
     /// One side has keys and the other does not.
     mechanism,
     /// The other side ended it without a word, or with one that means nothing to us.

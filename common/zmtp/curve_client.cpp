@@ -18,6 +18,8 @@ constexpr std::size_t kWelcomeSize =
     8 + curve::kLongNonce + CurveKey::kSize + kCookie + curve::kMac;
 /// What a ROUTER says when its ZAP does not authorise a key.
 constexpr std::string_view kUnauthorised = "400";
+/// A failure that may pass.
+constexpr std::string_view kNoRoom = "300";
 
 }  // namespace
 
@@ -51,6 +53,8 @@ std::string CurveClient::on_error(std::string_view rest) {
   // Before WELCOME nothing says that this is the server; it has not seen our key then, either.
   if (shared_ && rest.substr(1) == kUnauthorised)
     return fail(Failure::unauthorised, "does not authorise this key");
+  if (shared_ && rest.substr(1) == kNoRoom)
+    return fail(Failure::no_room, "has no room for another connection with this key");
   return fail(Failure::refused, "refused the handshake");
 }
 

@@ -122,4 +122,9 @@ std::string CurveServer::refuse() {
   return "\5ERROR\003400";
 }
 
+std::string CurveServer::turn_away() {
+  fail(Failure::no_room, "has as many connections with its key as one key may have");
+  return "\5ERROR\003300";
+}
+
 }  // namespace meshbus

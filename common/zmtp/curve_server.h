@@ -25,6 +25,7 @@ class CurveServer : public Mechanism {
   std::string on_command(std::string_view command) override;
   std::string accept() override;
   std::string refuse() override;
+  std::string turn_away() override;
   std::string peer_key() const override { return client_.to_text(); }
   CurveTraffic* traffic() noexcept override { return traffic_ ? &*traffic_ : nullptr; }
 

@@ -29,6 +29,8 @@ class Mechanism {
     unfitting,
     /// The other end said ERROR, because it does not authorise our key.
     unauthorised,
+    /// The other end said ERROR, because it has no room for this connection now.
+    no_room,
     /// The other end said ERROR, for another reason.
     refused,
   };
@@ -49,6 +51,8 @@ class Mechanism {
   virtual std::string accept() { return {}; }
   /// A server in state `asking`: the other end is not authorised. Returns the last command.
   virtual std::string refuse() { return {}; }
+  /// The same, and there is no room for it now. Returns the last command.
+  virtual std::string turn_away() { return {}; }
   /// The proven key of the other end (Z85); empty without keys.
   virtual std::string peer_key() const { return {}; }
   /// Encrypts and decrypts messages once the state is `open`; null when they go as they are.

@@ -133,6 +133,9 @@ void StreamSocket::tell_if_refused() {
   } else if (mechanism.state() == Mechanism::State::failed &&
              mechanism.failure() == Mechanism::Failure::unauthorised) {
     handlers_->on.on_handshake_failed(Failure::unauthorised);
+  } else if (mechanism.state() == Mechanism::State::failed &&
+             mechanism.failure() == Mechanism::Failure::no_room) {
+    handlers_->on.on_handshake_failed(Failure::no_room);
   } else if (silence_) {
     handlers_->on.on_handshake_failed(Failure::silent);
   }

@@ -171,7 +171,15 @@ void ZmtpStream::accept() {
 }
 
 void ZmtpStream::refuse_key() {
-  sender_.add(MessagePart(mechanism_->refuse()), zmtp::kCommand);
+  part_with(mechanism_->refuse());
+}
+
+void ZmtpStream::turn_away() {
+  part_with(mechanism_->turn_away());
+}
+
+void ZmtpStream::part_with(std::string command) {
+  sender_.add(MessagePart(std::move(command)), zmtp::kCommand);
   write_on();
   refuse(mechanism_->why_failed());
 }

@@ -71,6 +71,8 @@ class ZmtpStream {
   void accept();
   /// After Next::asks: tells the other end that its key is not authorised. The stream has ended.
   void refuse_key();
+  /// After Next::asks: tells the other end that there is no room for it now. The stream has ended.
+  void turn_away();
   /// Ends it, because of what the other end did.
   void refuse(std::string why);
   /// Ends it, for a reason of the holder's.
@@ -79,6 +81,8 @@ class ZmtpStream {
   bool is_in_message() const noexcept {
     return is_open() && (receiver_.has_begun() || !parts_.empty());
   }
+  /// What that message takes so far, and its part that is being received takes in all.
+  std::size_t unfinished_bytes() const noexcept { return is_in_message() ? bytes_ : 0; }
   /// Messages that have come whole.
   std::uint64_t messages() const noexcept { return messages_; }
 
@@ -115,6 +119,8 @@ class ZmtpStream {
   void shake_hands(const ZmtpReceiver::Part& whole);
   /// Decrypts a part that has come whole. False: it ends the connection.
   bool decrypt(ZmtpReceiver::Part& whole);
+  /// Sends the last command of a handshake, and ends it.
+  void part_with(std::string command);
   void add(MessagePart body, std::uint8_t flags);
   void open();
   void end(std::string why);

@@ -47,16 +47,20 @@ class KeyedBroker {
   std::size_t descriptors() const { return descriptors_of(process_.pid()); }
   std::uint64_t memory() const { return memory_of(process_.pid()); }
   /// The keys of an observer, to connect by hand.
-  BrokerSocket::Keys observer() const {
-    const auto keys = keys_for(olga_, address())();
+  BrokerSocket::Keys observer() const { return keys_of(olga_); }
+  /// Those of an operator.
+  BrokerSocket::Keys operators() const { return keys_of(alice_); }
+
+ private:
+  BrokerSocket::Keys keys_of(const KeyDirectory& directory) const {
+    const auto keys = keys_for(directory, address())();
     REQUIRE(keys.has_value());
     return {keys->public_key, keys->secret_key, keys->servers.front()};
   }
-
- private:
   std::vector<std::string> command(std::vector<std::string> words) {
     folder_.make(wire::Role::host, "127.0.0.1");
     olga_ = folder_.make(wire::Role::observe, "olga");
+    alice_ = folder_.make(wire::Role::operate, "alice");
     const std::vector<std::string> own = {bin("meshbus-broker"),
                                           "--bind",
                                           "tcp:127.0.0.1:0",
@@ -72,7 +76,7 @@ class KeyedBroker {
 
   TempDir dir_;
   KeyFolder folder_;
-  KeyDirectory olga_{{}, {}};
+  KeyDirectory olga_{{}, {}}, alice_{{}, {}};
   std::string port_;
   Process process_;
 };
@@ -251,6 +255,57 @@ TEST_CASE("attacks S3: an observer whose message never ends gets two megabytes, 
   scene.broker.process().wait_for_output("too many for one message", in_time);
   pouring.clear();
   scene.check_returns();
+}
+
+TEST_CASE("attacks S3: the unfinished messages of many connections with one key share 16 MiB") {
+  Scene scene;
+  std::deque<std::unique_ptr<RawCurve>> observers;
+  scene.victims.check_during(60, [&] {
+    RawCurve& one = *observers.emplace_back(scene.observer());
+    one.up();
+    // 1.5 MiB, which one connection may have.
+    for (int part = 0; part < 6; ++part)
+      one.connection.write(one.message(std::string(256 * 1024, 'm'), true));
+    scene.look();
+  });
+  CHECK(scene.most <= scene.memory + 16 * 1024 + kSlackKib);
+  scene.broker.process().wait_for_output("with its key there are too many of them", in_time);
+  // The first to begin are the ones that went.
+  CHECK(observers.front()->connection.is_ended());
+  CHECK_FALSE(observers.back()->connection.is_ended());
+  observers.clear();
+  scene.check_returns();
+}
+
+TEST_CASE("attacks S7: an observer that opens connections without end leaves room for others") {
+  Loop loop;
+  KeyedBroker broker({"prlimit", "--nofile=1024:1024"});
+  const auto olga = broker.observer(), alice = broker.operators();
+  std::vector<std::unique_ptr<RawCurve>> observers;
+  std::size_t refused = 0;
+  for (int i = 0; i < 140; ++i) {
+    auto one = std::make_unique<RawCurve>(loop, broker.port(), olga.server_key, olga);
+    if (one->try_up()) {
+      observers.push_back(std::move(one));
+    } else {
+      ++refused;
+    }
+  }
+  // A quarter of the half of all descriptors.
+  CHECK(observers.size() == 128);
+  CHECK(refused == 12);
+  broker.process().wait_for_output("has as many as one key may have", in_time);
+  std::vector<std::unique_ptr<RawCurve>> others;
+  for (int i = 0; i < 140; ++i) {
+    others.push_back(std::make_unique<RawCurve>(loop, broker.port(), alice.server_key, alice));
+    CHECK(others.back()->try_up());
+  }
+  // One that leaves makes room for another one.
+  observers.pop_back();
+  CHECK(loop.until([&] {
+    RawCurve one(loop, broker.port(), olga.server_key, olga);
+    return one.try_up();
+  }));
 }
 
 TEST_CASE("attacks S2: observers that introduce thousands of hosts and are reset end no broker") {

@@ -35,7 +35,7 @@ class TcpRouter {
     events.judge = [this](std::string_view key, std::string_view address, bool may_wait) {
       asked = key;
       asked_from = address;
-      return may_wait && waits_for_verdict ? std::nullopt : std::optional(is_authorised);
+      return may_wait && waits_for_verdict ? std::nullopt : std::optional(verdict);
     };
     router = std::make_unique<StreamRouter>(loop.reactor, limits, std::move(events));
     if (has_keys) router->set_keys(CurveKeyPair::from_text(own.public_key, own.secret_key));
@@ -63,7 +63,8 @@ class TcpRouter {
   std::unique_ptr<StreamRouter> router;
   std::string endpoint, asked, asked_from;
   std::uint16_t port = 0;
-  bool is_authorised = true, waits_for_verdict = false;
+  KeyVerdict verdict = KeyVerdict::trusted;
+  bool waits_for_verdict = false;
   std::vector<ConnectionId> accepted;
   std::map<ConnectionId, std::deque<Parts>> waiting;
   std::map<ConnectionId, std::string> ended;
@@ -203,10 +204,35 @@ TEST_CASE("zmtp server: a link's time to live ends its connection sooner than th
   CHECK(at.ended.begin()->second == "gave no sign any more");
 }
 
+TEST_CASE("zmtp server: a key that has as many connections as one may have is told so") {
+  TcpRouter at(true, {.key = {.connections = 1}});
+  at.verdict = KeyVerdict::bounded;
+  const auto keys = at.keys();
+  auto first = std::make_unique<ZmtpClient>(at.loop, at.endpoint, &keys);
+  first->up();
+  ZmtpClient second(at.loop, at.endpoint, &keys);
+  REQUIRE(at.loop.until([&] { return second.ended == 1; }));
+  CHECK(second.failed == BrokerSocket::Failure::no_room);
+  // libzmq's is told, too.
+  zmq::socket_t dealer(at.loop.context, zmq::socket_type::dealer);
+  dealer.set(zmq::sockopt::linger, 0);
+  at.give_keys(dealer);
+  SocketMonitor monitor(at.loop.context, dealer, ZMQ_EVENT_HANDSHAKE_FAILED_AUTH);
+  dealer.connect(at.endpoint);
+  std::optional<SocketMonitor::Event> event;
+  REQUIRE(at.loop.until([&] { return (event = monitor.next()).has_value(); }));
+  CHECK(event->value == 300);
+  // When the first one has left there is room.
+  first.reset();
+  REQUIRE(at.loop.until([&] { return at.ended.size() == 3; }));
+  ZmtpClient third(at.loop, at.endpoint, &keys);
+  third.up();
+}
+
 TEST_CASE("zmtp server: keys that are not authorised, not its own or missing do not come in") {
   TcpRouter at(true);
   SUBCASE("not authorised: told so, at once and after a second look") {
-    at.is_authorised = false;
+    at.verdict = KeyVerdict::refused;
     SUBCASE("at once") {}
     SUBCASE("later") {
       at.waits_for_verdict = true;
