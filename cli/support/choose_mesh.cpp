@@ -18,6 +18,20 @@ bool is_live(const MeshReport* mesh) {
                      [](const RankReport& rank) { return !rank.is_terminal(); });
 }
 
+/// Whether a rank lives as far as is known: one of a host that does not answer may.
+bool may_live(const MeshListing& listing, const MeshReport* mesh) {
+  if (is_live(mesh)) return true;
+  return std::ranges::any_of(listing.unreachable, [&](const HostReport& silent) {
+    for (const auto& block : ranks_on(*mesh, silent.host)) {
+      for (auto rank = block.begin; rank < block.end; ++rank) {
+        if (std::ranges::find(mesh->ranks, rank, &RankReport::rank) == mesh->ranks.end())
+          return true;
+      }
+    }
+    return false;
+  });
+}
+
 /// When the last of its ranks was started; nothing: none was.
 std::optional<std::chrono::system_clock::time_point> last_start(const MeshReport& mesh) {
   std::optional<std::chrono::system_clock::time_point> last;
@@ -51,7 +65,8 @@ const MeshReport* choose(const MeshListing& listing, const std::string& word, Am
                          TakesSeveral several) {
   const auto found = matching(listing, word);
   Meshes live;
-  std::copy_if(found.begin(), found.end(), std::back_inserter(live), is_live);
+  std::copy_if(found.begin(), found.end(), std::back_inserter(live),
+               [&](const MeshReport* mesh) { return may_live(listing, mesh); });
   if (live.size() == 1) return live.front();
   if (live.empty() && found.size() == 1 && among == Among::all) return found.front();
   if (found.empty()) {
@@ -143,17 +158,20 @@ MeantMeshes choose_meshes(const MeshListing& listing, const MeshChoice& choice, 
   }
   auto found = matching(listing, parsed->mesh);
   const bool has_ended = !found.empty();
-  if (among == Among::live) std::erase_if(found, [](const auto* mesh) { return !is_live(mesh); });
+  if (among == Among::live)
+    std::erase_if(found, [&](const auto* mesh) { return !may_live(listing, mesh); });
   if (found.empty()) {
-    // To have nothing left to do is what --all asks for.
+    const bool knows_all = listing.unreachable.empty();
     if (choice.is_all) {
-      complain(std::string(among == Among::live ? "no live mesh" : "no mesh") + " on these hosts");
+      complain(std::string(among == Among::live ? "no live mesh" : "no mesh") + " on these hosts" +
+               (knows_all ? "" : "; those that do not answer may have one"));
     } else if (has_ended) {
       complain("every mesh that '" + parsed->mesh + "' means has ended already");
     } else {
       complain_of_none(listing, parsed->mesh);
     }
-    return {.code = choice.is_all ? 0 : kFailed};
+    // To have nothing left to do is what --all asks for.
+    return {.code = choice.is_all && knows_all ? 0 : kFailed};
   }
   MeantMeshes meant;
   for (const auto* mesh : found) {
