@@ -161,11 +161,13 @@ Result<Calls::Prepared> Calls::prepare(const ProcMeshRef& to) {
   Prepared prepared{std::move(*plan), {}};
   const auto is_lost = [this](const HostAddr& host) { return hosts_.loss_of(host).has_value(); };
   const auto refusal = updates_.refusal_of(to.mesh());
-  if (!refusal && std::none_of(to.hosts().begin(), to.hosts().end(), is_lost)) return prepared;
+  if (!refusal && !updates_.has_losses() &&
+      std::none_of(to.hosts().begin(), to.hosts().end(), is_lost))
+    return prepared;
   for (std::uint64_t ordinal = 0; ordinal < to.num_ranks(); ++ordinal) {
     const auto proc = to.proc_at(ordinal);
     auto loss = proc ? hosts_.loss_of(proc->host()) : std::nullopt;
-    if (!loss) loss = refusal;
+    if (!loss) loss = refusal || !proc ? refusal : updates_.refusal_of(proc->name());
     if (loss) prepared.losses.emplace(ordinal, std::move(*loss));
   }
   return prepared;

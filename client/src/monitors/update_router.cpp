@@ -37,6 +37,7 @@ void UpdateRouter::add(std::shared_ptr<MeshMonitor> monitor, Reactor& reactor) {
                    weak = std::weak_ptr(monitor)](const RankReport& rank) {
     const auto of = weak.lock();
     if (alive.expired() || of == nullptr) return false;
+    if (rank.cause == Cause::host_lost) lost_.insert(of->name());
     const auto wait = rank.is_failure() ? std::chrono::milliseconds(0) : kLastAnswerLimit;
     reactor.after(wait, [this, alive, weak, wait, attempt = rank.restarts, number = rank.rank,
                          proc = of->mesh().proc_of(rank.rank), words = rank.describe()] {
@@ -60,6 +61,7 @@ void UpdateRouter::remove(const MeshMonitor& monitor) {
   const auto found = meshes_.find(monitor.name());
   if (found != meshes_.end() && &found->second.monitor() == &monitor) {
     plain_.erase(found->first);
+    lost_.erase(found->first);
     meshes_.erase(found);
   }
 }
@@ -73,9 +75,16 @@ std::optional<Error> UpdateRouter::refusal_of(const Name& mesh) const {
 }
 
 std::optional<Error> UpdateRouter::refusal_of(const ProcName& proc) const {
-  if (plain_.empty()) return std::nullopt;
+  if (plain_.empty() && lost_.empty()) return std::nullopt;
   const auto found = parse_proc_name(proc);
-  return found ? refusal_of(found->mesh) : std::nullopt;
+  if (!found) return std::nullopt;
+  if (auto refusal = refusal_of(found->mesh)) return refusal;
+  const auto name = found->mesh.to_string();
+  if (!lost_.contains(name)) return std::nullopt;
+  const auto end = meshes_.at(name).monitor().progress().end_of(found->create_rank);
+  // The call of a rank that is restarted waits for its next attempt.
+  if (!end || end->cause != Cause::host_lost || end->is_restarting) return std::nullopt;
+  return Error(ErrorCode::host_unreachable, end->describe());
 }
 
 Error UpdateRouter::explain(const ProcName& proc, Error error) const {

@@ -52,8 +52,10 @@ class UpdateRouter {
   bool is_ours(std::string_view mesh) const;
   /// Why procs of that mesh take no calls, when it is known that they never do.
   std::optional<Error> refusal_of(const Name& mesh) const;
-  /// The same for one proc.
+  /// The same for one proc, or how its host was lost with it.
   std::optional<Error> refusal_of(const ProcName& proc) const;
+  /// Whether any host was lost with ranks that are followed.
+  bool has_losses() const noexcept { return !lost_.empty(); }
   /// The error of a call to that proc. Of a rank that has ended it says how.
   Error explain(const ProcName& proc, Error error) const;
   /// Starts a feed of logs.
@@ -111,6 +113,7 @@ class UpdateRouter {
   HostMonitor& hosts_;
   std::map<std::string, FollowedMesh, std::less<>> meshes_;
   std::set<std::string> plain_;  // of meshes_, those whose procs take no calls
+  std::set<std::string> lost_;   // of meshes_, those that lost ranks with a host
   std::map<std::uint64_t, std::shared_ptr<LogFeed>> feeds_;
   std::vector<std::shared_ptr<ActorMonitor>> actors_;
   ExecRouter execs_;

@@ -50,6 +50,24 @@ TEST_CASE(
   CHECK(wait_until([&] { return processes_with(sleepers.sleep).empty(); }, cleaned_up));
 }
 
+TEST_CASE("client: calls to a rank fail at once when the loss of its host was told") {
+  Sleepers sleepers("host=2", "gpu=1", {},
+                    {.kind = ProcKind::mesh, .command = {bin("meshbus_test_proc"), "serve"}});
+  REQUIRE(must(sleepers.mesh->proc(1)).call(sleepers.context, 1, "hello", in_time).has_value());
+  ::kill(sleepers.roles(1).warden, SIGKILL);
+  REQUIRE(wait_until([&] { return sleepers.heard.failures().size() == 1; }, in_time));
+  // Without the news it would be a timeout.
+  const auto called = must(sleepers.mesh->proc(1)).call(sleepers.context, 1, "", 2s);
+  REQUIRE_FALSE(called.has_value());
+  INFO(called.error().to_string());
+  CHECK(called.error().code() == ErrorCode::host_unreachable);
+  const auto all = must(sleepers.context.call(sleepers.mesh->ref(), 1, "hello", in_time));
+  REQUIRE(all.size() == 2);
+  CHECK(all[0].has_value());
+  CHECK((!all[1] && all[1].error().code() == ErrorCode::host_unreachable));
+  CHECK(sleepers.mesh->stop().has_value());
+}
+
 TEST_CASE(
     "client: spec 6.8: when the host is lost through which a launcher hears, no line of the others "
     "is missing, and the end comes at once") {
