@@ -10,12 +10,11 @@
 #include "cli/run/restart_settings.h"
 #include "cli/support/command.h"
 #include "common/base/quantity.h"
+#include "common/base/rank_limit.h"
 
 namespace meshbus::cli {
 namespace {
 
-/// What a host agent takes: max_ranks_per_host of agent/host.
-constexpr std::uint64_t kMostRanksPerHost = 16'384;
 constexpr const char* kRankGroup = "Ranks";
 constexpr const char* kLimitGroup = "Limits of each rank";
 constexpr const char* kBindGroup = "Where each rank runs";

@@ -73,6 +73,18 @@ std::string sentence_of_actors(const WatchEvent& event, const ActorsName& name) 
   return text;
 }
 
+/// "stopped by SIGTERM (launcher gone)", "killed, killed by SIGKILL"
+std::string end_of(RankReport report, const wire::ExitReportT* said) {
+  // A rank that ends by the signal of a stop is stopped, not killed (spec 4.2).
+  const bool is_by_stop = report.state == ProcState::stopped && report.signal != 0;
+  if (is_by_stop) report.reason.clear();
+  const auto words = report.words();
+  std::string text = is_by_stop ? words : std::string(to_string(report.state)) + ", " + words;
+  if (said == nullptr || said->stop_reason.empty()) return text;
+  return text + " (" + said->stop_reason +
+         (said->stopped_by.empty() ? "" : ", by " + said->stopped_by) + ")";
+}
+
 std::string sentence_of(const WatchEvent& event) {
   using Kind = WatchEvent::Kind;
   if (const auto name = ActorsName::parse(event.mesh)) return sentence_of_actors(event, *name);
@@ -101,11 +113,11 @@ std::string sentence_of(const WatchEvent& event) {
     return text + (report.trouble == Trouble::none
                        ? "answers in time again"
                        : std::string(to_string(report.trouble)) + ": " + report.trouble_reason);
-  text += to_string(report.state);
-  if (report.pid != 0 && !report.is_terminal()) text += ", pid " + std::to_string(report.pid);
-  if (const auto words = report.words(); report.is_terminal() && !words.empty())
-    text += ", " + words;
-  return text;
+  if (!report.is_terminal()) {
+    text += to_string(report.state);
+    return report.pid == 0 ? text : text + ", pid " + std::to_string(report.pid);
+  }
+  return text + end_of(report, event.exit_report.get());
 }
 
 class Watch {

@@ -34,10 +34,11 @@ constexpr std::size_t kLargestConfig = 1 << 20;
 /// Variables of meshbus that are not settings: they give a proc its identity (spec 4.4, 4.5), or
 /// are read before the settings.
 bool is_bootstrapping(std::string_view variable) {
-  static constexpr std::array<std::string_view, 12> names = {
+  static constexpr std::array<std::string_view, 14> names = {
       "MESHBUS_BOOTSTRAP", "MESHBUS_CONFIG",      "MESHBUS_ADDR",  "MESHBUS_MESH",
       "MESHBUS_RESTARTS",  "MESHBUS_CONTAINMENT", "MESHBUS_HOSTS", "MESHBUS_JOB_ATTEMPT",
-      "MESHBUS_PROGRESS",  "MESHBUS_ROLE",        "MESHBUS_ROLES", "MESHBUS_LISTEN_PORT"};
+      "MESHBUS_PROGRESS",  "MESHBUS_ROLE",        "MESHBUS_ROLES", "MESHBUS_LISTEN_PORT",
+      "MESHBUS_BIN",       "MESHBUS_CPUS"};
   return std::find(names.begin(), names.end(), variable) != names.end() ||
          variable.starts_with("MESHBUS_RANK_") || variable.starts_with("MESHBUS_SIZE_") ||
          variable.starts_with("MESHBUS_ROLE_") || variable.starts_with("MESHBUS_TORCH_");

@@ -12,6 +12,7 @@
 #include "agent/host/model/rank_binding.h"
 #include "agent/os/spec.h"
 #include "common/address/mesh_layout.h"
+#include "common/base/rank_limit.h"
 #include "meshbus/address.h"
 #include "meshbus/name.h"
 #include "meshbus/proc_mesh_ref.h"
@@ -85,10 +86,6 @@ struct MeshSpec {
     return (rank - block.begin) % procs_per_process == 0;
   }
 };
-
-/// The most ranks that one request may start here: more than the kernel has process ids for in
-/// practice.
-inline constexpr std::uint64_t kMostRanksPerHost = 16384;
 
 /// Checks every field of a request that came to `own`. Errors name the field and what it should be:
 /// parse_error, configuration_error, out_of_range, identity_mismatch (meant for another host),

@@ -13,6 +13,7 @@
 #include "client/src/host_mesh/gateway_search.h"
 #include "client/src/host_mesh/host_mesh_impl.h"
 #include "client/src/host_mesh/mesh_stop.h"
+#include "common/base/rank_limit.h"
 #include "meshbus/point.h"
 #include "wire/supervision_generated.h"
 
@@ -169,6 +170,12 @@ namespace {
 
 Result<ProcMesh> spawn_on(HostMesh& hosts, HostMesh::Impl& impl, std::string_view base,
                           const Extent& extent, ProcSpec spec, Handlers handlers) {
+  // Before anything is made for each rank.
+  if (const auto most = kMostRanksPerHost * hosts.hosts().size(); extent.num_ranks() > most)
+    return fail(ErrorCode::configuration_error,
+                "spawn of " + std::string(base) + ": " + std::to_string(extent.num_ranks()) +
+                    " ranks on " + std::to_string(hosts.hosts().size()) +
+                    " hosts, which run at most " + std::to_string(kMostRanksPerHost) + " each");
   const auto start = [&](ProcSpec what, Handlers how) {
     return spawn_procs(impl.core(), impl.use(), hosts.hosts(), impl.ends_with_us(), base, extent,
                        std::move(what), std::move(how));

@@ -13,6 +13,7 @@
 #include "client/src/proc_mesh/proc_mesh_impl.h"
 #include "client/src/proc_mesh/ranks_start.h"
 #include "common/address/mesh_layout.h"
+#include "common/base/rank_limit.h"
 #include "wire/lifecycle_generated.h"
 
 namespace meshbus {
@@ -29,6 +30,20 @@ constexpr std::chrono::seconds kOutputLimit{10};
 constexpr std::chrono::milliseconds kOutputLook{20};
 /// For restarts that were decided to begin.
 constexpr std::chrono::seconds kRestartsLimit{10};
+
+/// Whether each host runs as many ranks of that mesh. Errors: configuration_error.
+Result<void> check_size(const MeshLayout& mesh) {
+  const auto in_block = mesh.region.num_ranks() / mesh.hosts.size();
+  std::map<HostAddr, std::uint64_t> ranks;
+  for (const auto& host : mesh.hosts) ranks[host] += in_block;
+  for (const auto& [host, count] : ranks) {
+    if (count > kMostRanksPerHost)
+      return fail(ErrorCode::configuration_error,
+                  std::to_string(count) + " ranks on " + host.to_string() +
+                      ", which runs at most " + std::to_string(kMostRanksPerHost) + " of a mesh");
+  }
+  return {};
+}
 
 /// The restarts of a mesh are paused as long as it lives.
 class RestartsPause {
@@ -181,6 +196,7 @@ Result<ResizeReport> Resize::grow(const GrowOptions& options) {
   hosts.insert(hosts.end(), added.begin(), added.end());
   const auto after = resized(before_, std::move(hosts));
   if (!after) return fail(after.error());
+  if (auto few = check_size(*after); !few) return fail(few.error());
   if (auto there = reach(added); !there) return fail(there.error());
   auto grown = ref_of(*after);
   if (!grown) return fail(grown.error());

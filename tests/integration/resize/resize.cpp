@@ -287,6 +287,13 @@ TEST_CASE("resize: what would move a rank, or cannot be answered for, is refused
   auto mesh = elastic.servers("gpu=1");
   refused(mesh.shrink({.blocks = 2}), "no rank would be left");
   CHECK(mesh.grow({.blocks = 0}).error().code() == ErrorCode::configuration_error);
+  // More than a host runs at most, before anything is made for each of them.
+  const auto many = mesh.grow({.blocks = 40'000});
+  REQUIRE_FALSE(many.has_value());
+  CHECK(many.error().detail().find("which runs at most 16384 of a mesh") != std::string::npos);
+  const auto most = elastic.first.spawn("most", extent("gpu=4000000000"), shell("true"));
+  REQUIRE_FALSE(most.has_value());
+  CHECK(most.error().detail().find("which run at most 16384 each") != std::string::npos);
   // A host that is not there.
   const auto nowhere = mesh.grow({.hosts = {must(HostAddr::parse("unix:/tmp/no/such/host"))}});
   REQUIRE_FALSE(nowhere.has_value());
