@@ -37,7 +37,7 @@ void UpdateRouter::add(std::shared_ptr<MeshMonitor> monitor, Reactor& reactor) {
                    weak = std::weak_ptr(monitor)](const RankReport& rank) {
     const auto of = weak.lock();
     if (alive.expired() || of == nullptr) return false;
-    if (rank.cause == Cause::host_lost) lost_.insert(of->name());
+    if (rank.cause == Cause::host_lost && meshes_.contains(of->name())) lost_.insert(of->name());
     const auto wait = rank.is_failure() ? std::chrono::milliseconds(0) : kLastAnswerLimit;
     reactor.after(wait, [this, alive, weak, wait, attempt = rank.restarts, number = rank.rank,
                          proc = of->mesh().proc_of(rank.rank), words = rank.describe()] {
@@ -80,8 +80,9 @@ std::optional<Error> UpdateRouter::refusal_of(const ProcName& proc) const {
   if (!found) return std::nullopt;
   if (auto refusal = refusal_of(found->mesh)) return refusal;
   const auto name = found->mesh.to_string();
-  if (!lost_.contains(name)) return std::nullopt;
-  const auto end = meshes_.at(name).monitor().progress().end_of(found->create_rank);
+  const auto mesh = lost_.contains(name) ? meshes_.find(name) : meshes_.end();
+  if (mesh == meshes_.end()) return std::nullopt;
+  const auto end = mesh->second.monitor().progress().end_of(found->create_rank);
   // The call of a rank that is restarted waits for its next attempt.
   if (!end || end->cause != Cause::host_lost || end->is_restarting) return std::nullopt;
   return Error(ErrorCode::host_unreachable, end->describe());
@@ -194,6 +195,7 @@ void UpdateRouter::upkeep() {
     const auto& progress = entry.second.monitor().progress();
     return progress.is_abandoned() && progress.is_over();
   });
+  std::erase_if(lost_, [this](const std::string& name) { return !meshes_.contains(name); });
   if (!gateway_.is_up()) return;
   for (const auto& [name, mesh] : meshes_) {
     if (mesh.monitor().should_ask_for_output()) mesh.ask_for_output(*gateway_.bus());
