@@ -1,7 +1,5 @@
 #include "broker/transport/key_shares.h"
 
-#include <algorithm>
-
 namespace meshbus {
 
 bool KeyShares::enter(ConnectionId id, const std::string& key) {

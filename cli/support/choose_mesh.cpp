@@ -24,8 +24,7 @@ bool may_live(const MeshListing& listing, const MeshReport* mesh) {
   return std::ranges::any_of(listing.unreachable, [&](const HostReport& silent) {
     for (const auto& block : ranks_on(*mesh, silent.host)) {
       for (auto rank = block.begin; rank < block.end; ++rank) {
-        if (std::ranges::find(mesh->ranks, rank, &RankReport::rank) == mesh->ranks.end())
-          return true;
+        if (!std::ranges::binary_search(mesh->ranks, rank, {}, &RankReport::rank)) return true;
       }
     }
     return false;

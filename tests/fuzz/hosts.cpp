@@ -21,7 +21,7 @@ using namespace meshbus::cli;
 
 namespace {
 
-/// So many hosts at either end of a list are read again.
+/// The number of hosts at either end of a list that are read again.
 constexpr std::size_t kReadAgain = 100;
 
 /// A folder of contexts of this process, with one context in it.

@@ -69,7 +69,8 @@ TEST_CASE("cli: watch shows what stands, then what changes, and ends with its me
   CHECK(has(text, "  | says-1\n"));
   CHECK(has(text, mesh.name + " has ended: Failed\n"));
   // A gang stop follows, and is said to be that.
-  CHECK(has(text, rank(0) + " (host=0/1,proc=0/2) on " + mesh.host.address() + ": "));
+  CHECK(has(text,
+            rank(0) + " (host=0/1,proc=0/2) on " + mesh.host.address() + ": stopped by SIGTERM ("));
 
   // These ranks alone, until the end of the mesh.
   CHECK(second.wait_exit(in_time) == ExitStatus::exited(1));
