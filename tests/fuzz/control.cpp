@@ -70,7 +70,7 @@ void on_spawn(const Request&, const wire::SpawnProcs& request) {
   FUZZ_CHECK(spec->hosts[spec->host_index] == own_host(), "for another host");
   std::uint64_t ranks = 0;
   for (const auto& block : spec->create_ranks) ranks += block.size();
-  FUZZ_CHECK(ranks <= host::kMostRanksPerHost, "too many ranks");
+  FUZZ_CHECK(ranks <= kMostRanksPerHost, "too many ranks");
   FUZZ_CHECK(!host::find_difference(*spec, *spec), "it differs from itself");
 }
 

@@ -437,8 +437,8 @@ class ProcMesh(ContextManager):
             self._at_close = self.known
         except Error:
             pass
+        self._inbox.close()  # first: the end that follows from this is not told, fast or slow
         self._core.close()
-        self._inbox.close()
         if self._thread is not threading.current_thread():
             self._thread.join(5)
 
