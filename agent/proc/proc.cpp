@@ -13,6 +13,7 @@
 #include "agent/proc/runtime/bootstrap.h"
 #include "agent/proc/runtime/runtime.h"
 #include "agent/proc/several_procs.h"
+#include "common/address/actor_words.h"
 #include "common/base/log.h"
 #include "common/base/unique_fd.h"
 #include "common/wire/actor_body.h"
@@ -321,7 +322,10 @@ void Proc::call_async(const ActorId& to, const MessageType& type, const BodyPart
       std::move(then), "call to " + to.to_string() + ", " + type.to_string());
   if (auto fine = runtime_.sender().check_fork(); !fine) return told->tell(fail(fine.error()));
   runtime_.sender().call(to.proc(), actor_port(to), ActorBodyParts(type, 0, body), deadline,
-                         [told](Result<std::string> answer) { told->tell(std::move(answer)); });
+                         [told, to, type](Result<std::string> answer) {
+                           if (!answer) answer = fail(in_names(answer.error(), to, type));
+                           told->tell(std::move(answer));
+                         });
 }
 
 Result<void> Proc::send(const ActorId& to, const MessageType& type, const BodyParts& body) {

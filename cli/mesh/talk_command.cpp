@@ -17,6 +17,7 @@
 #include <variant>
 #include <vector>
 
+#include "cli/mesh/returned_copies.h"
 #include "cli/support/choose_mesh.h"
 #include "cli/support/chosen_ranks.h"
 #include "cli/support/command.h"
@@ -24,6 +25,7 @@
 #include "cli/support/output_writer.h"
 #include "cli/support/rank_json.h"
 #include "cli/support/text_error.h"
+#include "common/address/actor_words.h"
 #include "common/base/quantity.h"
 #include "meshbus/client.h"
 #include "meshbus/point.h"
@@ -185,6 +187,23 @@ Json at_rank(const Extent& extent, std::uint64_t rank) {
   return {{"rank", rank}, {"point", point ? Json(point->to_string()) : Json(nullptr)}};
 }
 
+/// Why ranks have no part in it.
+Json errors_json(const MeshReport& mesh, const std::map<std::uint64_t, Error>& errors) {
+  Json list = Json::array();
+  for (const auto& [rank, error] : errors) {
+    list.push_back(at_rank(mesh.region.extent(), rank));
+    list.back()["error"] = error_json(with_end(mesh, rank, error));
+  }
+  return list;
+}
+
+void complain_of_ranks(const MeshReport& mesh, const std::map<std::uint64_t, Error>& errors) {
+  if (errors.empty()) return;
+  const auto prefixes = make_prefixes(base_of(mesh.name), mesh.region.extent());
+  for (const auto& [rank, error] : errors)
+    complain(prefixes[rank] + with_end(mesh, rank, error).to_string());
+}
+
 void print_answers(const MeshReport& mesh, const Answers& answers) {
   Json list = Json::array();
   for (const auto& [rank, answer] : answers) {
@@ -208,21 +227,15 @@ Json value_json(const std::optional<ReplyValue>& value) {
 
 int show_reduced(const MeshReport& mesh, const Reduced& reduced, const TalkArguments& arguments) {
   if (arguments.hosts.json) {
-    Json errors = Json::array();
-    for (const auto& [rank, error] : reduced.errors) {
-      errors.push_back(at_rank(mesh.region.extent(), rank));
-      errors.back()["error"] = error_json(error);
-    }
     std::cout << dump({{"mesh", mesh.name},
                        {"reduce", arguments.reduce},
                        {"value", value_json(reduced.value)},
                        {"ranks", reduced.ranks},
-                       {"errors", errors}},
+                       {"errors", errors_json(mesh, reduced.errors)}},
                       2)
               << "\n";
   } else {
-    const auto prefixes = make_prefixes(base_of(mesh.name), mesh.region.extent());
-    for (const auto& [rank, error] : reduced.errors) complain(prefixes[rank] + error.to_string());
+    complain_of_ranks(mesh, reduced.errors);
     if (reduced.value) std::cout << to_text(*reduced.value) << "\n";
   }
   return reduced.errors.empty() ? 0 : 1;
@@ -242,6 +255,49 @@ int reduce(Context& context, const MeshReport& mesh, const std::vector<ProcMeshR
         merge_into(all, reducer, view, part);
       });
   return show_reduced(mesh, all, arguments);
+}
+
+/// The ranks that a cast did not reach, and why, by create rank. Each is asked behind the message
+/// what it goes by: it answers in order, also while its program computes, and what it could not
+/// take has come back by then.
+std::map<std::uint64_t, Error> missed_ranks(Context& context, const std::vector<ProcMeshRef>& views,
+                                            const Message& message, const ReturnedCopies& returned,
+                                            std::chrono::milliseconds limit) {
+  std::map<std::uint64_t, Error> missed;
+  ask_all(
+      views, limit,
+      [&](const ProcMeshRef& view, std::chrono::milliseconds left) {
+        return context.settings(view, left);
+      },
+      [&](const ProcMeshRef& view, const auto& answers) {
+        for (std::uint64_t ordinal = 0; ordinal < view.num_ranks(); ++ordinal) {
+          const auto rank = view.create_rank(ordinal);
+          const auto error = !answers               ? answers.error()
+                             : !(*answers)[ordinal] ? (*answers)[ordinal].error()
+                                                    : Error(ErrorCode::none, {});
+          // A proc of an older release does not know the question, but it has answered.
+          if (rank && error.code() != ErrorCode::none && error.code() != ErrorCode::no_such_port)
+            missed.emplace(*rank, error);
+        }
+      });
+  const auto copies = returned.wait_for(context.num_returned(), kLeastTime);
+  if (copies.empty()) return missed;
+  std::map<std::uint64_t, std::uint64_t> rank_of;
+  for (const auto& view : views) {
+    for (std::uint64_t ordinal = 0; ordinal < view.num_ranks(); ++ordinal) {
+      const auto rank = view.create_rank(ordinal);
+      const auto proc = view.proc_at(ordinal);
+      if (rank && proc) rank_of.emplace(proc->key(), *rank);
+    }
+  }
+  for (const auto& copy : copies) {
+    const auto found = rank_of.find(copy.key);
+    if (found == rank_of.end()) continue;
+    missed.insert_or_assign(
+        found->second,
+        message.actor ? in_names(copy.error, *message.actor, 0, message.type) : copy.error);
+  }
+  return missed;
 }
 
 /// Each line of an answer with its rank in front.
@@ -276,6 +332,30 @@ int complain_of(const std::string& why, int code) {
   return code;
 }
 
+int cast_all(ChosenRanks& chosen, const Message& message, const ReturnedCopies& returned,
+             const TalkArguments& arguments) {
+  auto& [hosts, mesh, views] = chosen;
+  std::uint64_t ranks = 0;
+  for (const auto& view : views) {
+    if (const auto sent = cast(hosts.context, view, message); !sent)
+      return complain_of(sent.error().to_string(), kFailed);
+    ranks += view.num_ranks();
+  }
+  const auto missed =
+      missed_ranks(hosts.context, views, message, returned, arguments.hosts.timeout);
+  if (arguments.hosts.json) {
+    std::cout << dump({{"mesh", mesh.name},
+                       {"ranks", ranks},
+                       {"bytes", message.body.size()},
+                       {"errors", errors_json(mesh, missed)}},
+                      2)
+              << "\n";
+  } else {
+    complain_of_ranks(mesh, missed);
+  }
+  return missed.empty() ? 0 : kFailed;
+}
+
 int talk(const TalkArguments& arguments) {
   if (const auto selector = Selector::parse(arguments.selector); !selector)
     return complain_of(selector.error().detail(), kUsage);
@@ -284,7 +364,9 @@ int talk(const TalkArguments& arguments) {
   const auto reducer =
       Reducers::builtin().find(arguments.reduce.empty() ? "count" : arguments.reduce);
   if (!reducer) return complain_of(error_words(reducer.error()), kUsage);
-  auto found = choose_views(arguments.selector, arguments.hosts);
+  const ReturnedCopies returned;
+  auto found =
+      choose_views(arguments.selector, arguments.hosts, {.on_returned = returned.handler()});
   if (const int* code = std::get_if<int>(&found)) return *code;
   auto& [hosts, mesh, views] = std::get<ChosenRanks>(found);
 
@@ -297,16 +379,7 @@ int talk(const TalkArguments& arguments) {
     return reduce(hosts.context, mesh, views, *message, *reducer, arguments);
   if (arguments.is_call)
     return show(mesh, call_all(hosts.context, views, *message, arguments.hosts.timeout), arguments);
-  std::uint64_t ranks = 0;
-  for (const auto& view : views) {
-    if (const auto sent = cast(hosts.context, view, *message); !sent)
-      return complain_of(sent.error().to_string(), 1);
-    ranks += view.num_ranks();
-  }
-  if (arguments.hosts.json)
-    std::cout << dump({{"mesh", mesh.name}, {"ranks", ranks}, {"bytes", message->body.size()}}, 2)
-              << "\n";
-  return 0;
+  return cast_all(std::get<ChosenRanks>(found), *message, returned, arguments);
 }
 
 constexpr const char* kRanksHelp =
@@ -359,8 +432,8 @@ void add_cast(CLI::App& app, Commands& commands) {
            {.meaning = "Send ranks of a running mesh a message that needs no answer",
             .examples = {"cast train 7 reload", "cast 'train[host=1]' --actor counter reset"},
             .details = kRanksHelp,
-            .exit_codes = "0 the message is on its way (ranks that have ended by then are not "
-                          "reported); 1 no such mesh or rank, or a host does not answer"},
+            .exit_codes = "0 every rank has the message; 1 no such mesh, rank, port or actor, or a "
+                          "host or a rank does not answer"},
            arguments);
 }
 

@@ -6,14 +6,15 @@
 
 namespace meshbus::cli {
 
-std::variant<ChosenRanks, int> choose_views(const std::string& text, const HostChoice& hosts) {
+std::variant<ChosenRanks, int> choose_views(const std::string& text, const HostChoice& hosts,
+                                            ContextOptions options) {
   const auto give_up = [](const std::string& why, int code) {
     complain(why);
     return code;
   };
   const auto selector = Selector::parse(text);
   if (!selector) return give_up(selector.error().detail(), kUsage);
-  auto reached = reach_hosts(hosts);
+  auto reached = reach_hosts(hosts, std::move(options));
   if (const int* code = std::get_if<int>(&reached)) return *code;
   auto& all = std::get<ReachedHosts>(reached);
   const MeshReport* const mesh = choose_mesh(all.listing, selector->mesh, Among::all);

@@ -18,6 +18,7 @@ struct ChosenRanks {
 };
 
 /// Finds them on the hosts that are meant. Otherwise the exit code; stderr says what is wrong.
-std::variant<ChosenRanks, int> choose_views(const std::string& selector, const HostChoice& hosts);
+std::variant<ChosenRanks, int> choose_views(const std::string& selector, const HostChoice& hosts,
+                                            ContextOptions options = {});
 
 }  // namespace meshbus::cli

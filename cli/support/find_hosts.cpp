@@ -72,8 +72,7 @@ std::vector<LocalHost> local_hosts() {
   return found;
 }
 
-Result<Context> FoundHosts::make_context() const {
-  ContextOptions options;
+Result<Context> FoundHosts::make_context(ContextOptions options) const {
   options.settings = settings;
   auto context = Context::create(std::move(options));
   if (!context) return context;

@@ -34,7 +34,7 @@ struct FoundHosts {
   std::vector<LocalHost> local;
 
   /// A place on the bus to look for them from. Errors: configuration_error, io_error.
-  Result<Context> make_context() const;
+  Result<Context> make_context(ContextOptions options = {}) const;
   /// Those that can be asked together. Hosts of this machine that are known by tcp need not reach
   /// each other (each may have keys of its own), nor those that are known by their unix sockets:
   /// each is a part of its own then.

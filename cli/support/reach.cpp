@@ -163,13 +163,13 @@ std::vector<AskedHost> ask_hosts(Context& context, const FoundHosts& hosts,
   return asked;
 }
 
-std::variant<ReachedHosts, int> reach_hosts(const HostChoice& choice) {
+std::variant<ReachedHosts, int> reach_hosts(const HostChoice& choice, ContextOptions options) {
   const auto end = Clock::now() + choice.timeout;
   auto found = find_hosts(choice);
   if (const int* code = std::get_if<int>(&found)) return *code;
   auto& hosts = std::get<FoundHosts>(found);
   if (hosts.addresses.empty()) return no_host();
-  auto context = hosts.make_context();
+  auto context = hosts.make_context(std::move(options));
   if (!context) {
     complain(error_words(context.error()));
     return kUsage;

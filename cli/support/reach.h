@@ -38,7 +38,7 @@ struct ReachedHosts {
 /// Asks them. A host has the whole --timeout when it was given, or when no host answers sooner;
 /// otherwise a second beyond the first answers. stderr names those that did not answer. Returns the
 /// exit code when there is none to go on with.
-std::variant<ReachedHosts, int> reach_hosts(const HostChoice& choice);
+std::variant<ReachedHosts, int> reach_hosts(const HostChoice& choice, ContextOptions options = {});
 
 /// The same host by host, for commands that show each.
 struct AskedHost {

@@ -23,6 +23,9 @@ namespace meshbus::mesh_proc {
 
 class ActorSystem;
 
+/// The messages that an actor has handlers for, by key (MessageType::key()), and their names.
+using MessageNames = std::map<std::uint64_t, std::string>;
+
 /// One actor, and all that belongs to it.
 /// Large because: it is a plain record, in which each field is grouped with those that are used by
 /// the same threads.
@@ -79,6 +82,8 @@ struct ActorCell : ActorPool::Runnable, std::enable_shared_from_this<ActorCell> 
   std::optional<Time> stop_end = {};
   /// Its constructor has returned.
   bool has_run = false;
+  /// What it has handlers for, as far as it has said by then; none: its constructor runs still.
+  std::optional<MessageNames> messages = {};
   std::uint64_t handled = 0;
   std::uint64_t dropped = 0;
   std::size_t delayed = 0;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "agent/proc/actors/actor_system.h"
+#include "common/address/actor_words.h"
 #include "common/base/log.h"
 #include "common/wire/actor_body.h"
 
@@ -71,6 +72,7 @@ bool ActorSystem::settle(ActorCell& cell, const ActorStep& step, std::optional<F
     cell.busy.reset();
     std::erase(busy_, &cell);
     if (step.kind == ActorStep::Kind::letter) ++cell.handled;
+    if (cell.actor != nullptr) ActorRunner::note_messages(*cell.actor, cell.messages);
     if (cell.life.is_ended()) {
       log::warn("actor " + cell.id.to_string() + ", which was given up, has come back");
     } else if (fault) {
@@ -167,9 +169,10 @@ void ActorSystem::call_async(ActorCell& cell, const ActorId& to, const MessageTy
                              const BodyParts& body, std::chrono::milliseconds deadline,
                              std::function<void(ActorContext&, Result<std::string>)> then) {
   outside_.call(to.proc(), actor_port(to), ActorBodyParts(type, cell.port, body), deadline,
-                [this, weak = cell.weak_from_this(), then = std::move(then),
+                [this, weak = cell.weak_from_this(), then = std::move(then), to, type,
                  name = "the answer to " + type.to_string() + " of " +
                         to.to_string()](Result<std::string> answer) mutable {
+                  if (!answer) answer = fail(in_names(answer.error(), to, type));
                   const auto self = weak.lock();
                   if (self == nullptr) return;
                   const Lock lock(mutex_);

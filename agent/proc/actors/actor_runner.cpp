@@ -1,9 +1,11 @@
 #include "agent/proc/actors/actor_runner.h"
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <stdexcept>
 #include <utility>
+#include <vector>
 
 #include "common/base/log.h"
 
@@ -12,6 +14,28 @@ namespace meshbus::mesh_proc {
 std::string ActorRunner::name_of(const Actor& actor, std::uint64_t message) {
   const auto row = actor.rows_.find(message);
   return (row == actor.rows_.end() ? MessageType::from_key(message) : row->second.type).to_string();
+}
+
+void ActorRunner::note_messages(const Actor& actor, std::optional<MessageNames>& messages) {
+  if (messages && messages->size() == actor.rows_.size()) return;
+  messages.emplace();
+  for (const auto& [key, row] : actor.rows_) messages->emplace(key, row.type.to_string());
+}
+
+Error ActorRunner::no_handler(const ActorId& actor, std::uint64_t message,
+                              const MessageNames& messages) {
+  constexpr std::size_t kMostNamed = 12;
+  std::vector<std::string> names;
+  for (const auto& [key, name] : messages) names.push_back(name);
+  std::sort(names.begin(), names.end());
+  std::string known;
+  for (std::size_t i = 0; i < std::min(names.size(), kMostNamed); ++i)
+    known += (i == 0 ? "; it has " : ", ") + names[i];
+  if (names.size() > kMostNamed)
+    known += " and " + std::to_string(names.size() - kMostNamed) + " more";
+  return {ErrorCode::no_such_port, "actor " + actor.to_string() + " has no handler for message " +
+                                       MessageType::from_key(message).to_string() +
+                                       (names.empty() ? "; it has none" : known)};
 }
 
 std::optional<Fault> ActorRunner::perform(ActorCell& cell, ActorStep& step) const {
@@ -52,9 +76,11 @@ void ActorRunner::handle(ActorCell& cell, const Letter& letter) const {
     return;  // nobody waits any more
   const auto row = cell.actor->rows_.find(letter.message);
   if (row == cell.actor->rows_.end()) {
-    const Error error(ErrorCode::no_such_port,
-                      "actor " + cell.id.to_string() + " has no handler for message " +
-                          MessageType::from_key(letter.message).to_string());
+    // Its sender has been told that it is taken: the constructor had not returned by then, or the
+    // actor sent it to itself.
+    std::optional<MessageNames> messages;
+    note_messages(*cell.actor, messages);
+    const auto error = no_handler(cell.id, letter.message, *messages);
     if (letter.is_call()) return answer_(letter.envelope, letter.header, fail(error));
     static log::Limited limited(1);
     return limited.warn("a message is dropped: " + error.detail());

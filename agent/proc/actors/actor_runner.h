@@ -39,6 +39,11 @@ class ActorRunner {
   std::optional<Fault> perform(ActorCell& cell, ActorStep& step) const;
   /// What the actor calls that message.
   static std::string name_of(const Actor& actor, std::uint64_t message);
+  /// Writes down which messages it has handlers for, when that has changed.
+  static void note_messages(const Actor& actor, std::optional<MessageNames>& messages);
+  /// An actor has no handler for that one, but for those.
+  static Error no_handler(const ActorId& actor, std::uint64_t message,
+                          const MessageNames& messages);
 
  private:
   void construct(ActorCell& cell) const;

@@ -4,6 +4,7 @@
 #include <exception>
 #include <utility>
 
+#include "common/address/actor_words.h"
 #include "common/base/log.h"
 #include "common/bus/held_body.h"
 #include "common/wire/actor_body.h"
@@ -159,8 +160,7 @@ ActorSystem::Delivery ActorSystem::on_data(const wire::Envelope& from, const wir
     const auto cell = table_.find_port(envelope.port());
     if (cell == nullptr) {
       if (!is_collected) return Delivery::not_mine;
-      error.emplace(ErrorCode::no_such_port, self_.to_string() + " has no actor with port " +
-                                                 std::to_string(envelope.port()));
+      error.emplace(ErrorCode::no_such_port, self_.to_string() + no_actor_words(envelope.port()));
     } else if (const auto refusal = put(*cell, envelope, header, decoded, point, owner)) {
       error = refusal;
     } else {
@@ -178,6 +178,8 @@ std::optional<Error> ActorSystem::put(ActorCell& cell, const wire::Envelope& env
   if (!body) return body.error().within(cell.id.to_string());
   if (!cell.life.is_open())
     return Error(ErrorCode::no_such_port, "actor " + cell.id.to_string() + " " + cell.life.words());
+  if (cell.messages && !cell.messages->contains(body->message))
+    return ActorRunner::no_handler(cell.id, body->message, *cell.messages);
   Letter letter{
       .message = body->message, .from = body->from, .envelope = envelope, .header = header};
   if (letter.is_call() && header.deadline_ms() > 0)

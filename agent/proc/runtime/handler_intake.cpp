@@ -4,6 +4,7 @@
 #include <exception>
 #include <utility>
 
+#include "common/address/actor_words.h"
 #include "common/bus/cast.h"
 #include "common/bus/held_body.h"
 #include "common/wire/frame.h"
@@ -65,10 +66,11 @@ void HandlerIntake::on_delivery(const Bus::Delivery& delivery) {
   const auto found = parts_.handlers.find(envelope.port());
   if (found == parts_.handlers.end()) {
     const bool is_of_actor = envelope.port() > UINT32_MAX / 2;
-    const Error error(ErrorCode::no_such_port,
-                      parts_.bootstrap.proc.to_string() +
-                          (is_of_actor ? " has no actor with port " : " has no handler for port ") +
-                          std::to_string(envelope.port()));
+    const Error error(
+        ErrorCode::no_such_port,
+        parts_.bootstrap.proc.to_string() +
+            (is_of_actor ? no_actor_words(envelope.port())
+                         : " has no handler for port " + std::to_string(envelope.port())));
     return is_call ? bus_->fail_call(envelope, header, error) : bus_->give_back(envelope, error);
   }
   if (is_call) return add_call(found->second, delivery, std::move(point));

@@ -29,6 +29,7 @@ inline constexpr std::chrono::milliseconds forever = std::chrono::milliseconds::
 struct ReturnedMessage {
   /// The receiver; nothing when it is not a rank of a mesh that this launcher has started.
   std::optional<ProcId> to = {};
+  std::uint64_t key = 0;   ///< The receiver as ProcId::key(); always there.
   std::uint32_t port = 0;  ///< The port there.
   bool is_cast = false;    ///< It was one copy of a cast.
   /// no_such_proc, no_such_port, no_such_host, queue_full, expired, link_lost, refused;

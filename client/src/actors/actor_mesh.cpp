@@ -1,5 +1,4 @@
 #include "meshbus/actor_mesh.h"
-#include "common/base/quantity.h"
 
 #include <algorithm>
 #include <map>
@@ -8,6 +7,8 @@
 #include "client/src/base/time_left.h"
 #include "client/src/context/async_call.h"
 #include "client/src/context/check_owner.h"
+#include "common/address/actor_words.h"
+#include "common/base/quantity.h"
 #include "common/wire/actor_body.h"
 #include "meshbus/accumulator.h"
 #include "meshbus/point.h"
@@ -20,6 +21,13 @@ using std::chrono::milliseconds;
 
 std::string message_to(const ActorMeshRef& ref, const MessageType& type) {
   return "message " + type.to_string() + " to actors " + ref.name().to_string();
+}
+
+/// Why an actor did not answer, in the words of its caller. `monitor`: null, there is none.
+Error explain(const ActorMonitor* monitor, const ActorMeshRef& ref, std::uint64_t ordinal,
+              const MessageType& type, const Error& error) {
+  const auto named = in_names(error, ref.name(), 0, type);
+  return monitor == nullptr ? named : monitor->explain(ref, ordinal, named);
 }
 
 Connection::Answer ask_stop(Connection& connection, const ActorMeshRef& ref, std::uint64_t rank,
@@ -101,9 +109,9 @@ Result<RankAnswers> ActorView::call(const MessageType& type, const BodyParts& bo
   auto answers = impl_->connection().calls().call_all(ref_.procs(), actor_port(ref_.name()),
                                                       ActorBodyParts(type, 0, body), deadline);
   if (!answers) return fail(answers.error().within(message_to(ref_, type)));
-  for (std::uint64_t ordinal = 0; impl_->monitor() != nullptr && ordinal < size(); ++ordinal) {
+  for (std::uint64_t ordinal = 0; ordinal < size(); ++ordinal) {
     auto& answer = (*answers)[ordinal];
-    if (!answer) answer = fail(impl_->monitor()->explain(ref_, ordinal, answer.error()));
+    if (!answer) answer = fail(explain(impl_->monitor(), ref_, ordinal, type, answer.error()));
   }
   return answers;
 }
@@ -112,12 +120,11 @@ void ActorView::call_async(const MessageType& type, const BodyParts& body, Async
                            RankAnswerHandler handler) const {
   if (auto fine = check_owner(impl_); !fine) return refuse_ranks(handler, size(), fine.error());
   if (size() == 0) return;
-  if (impl_->monitor() != nullptr)
-    handler = [monitor = impl_->shared_monitor(), view = ref_, handler = std::move(handler)](
-                  std::uint64_t ordinal, Result<std::string> answer) {
-      if (!answer) answer = fail(monitor->explain(view, ordinal, answer.error()));
-      handler(ordinal, std::move(answer));
-    };
+  handler = [monitor = impl_->shared_monitor(), view = ref_, type, handler = std::move(handler)](
+                std::uint64_t ordinal, Result<std::string> answer) {
+    if (!answer) answer = fail(explain(monitor.get(), view, ordinal, type, answer.error()));
+    handler(ordinal, std::move(answer));
+  };
   const auto call = std::make_shared<AsyncCall>(impl_->core(), size(), options, std::move(handler));
   call->watch(std::move(options.stop));
   impl_->connection().calls().call_all_async(ref_.procs(), actor_port(ref_.name()),
@@ -137,6 +144,7 @@ Result<Accumulation> ActorView::accumulate(const MessageType& type, const BodyPa
       impl_->connection().accumulate(ref_.procs(), actor_port(ref_.name()),
                                      encode_actor_body(type, 0, body), std::move(*by), options);
   if (!reduced) return fail(reduced.error().within(message_to(ref_, type)));
+  for (auto& [ordinal, error] : reduced->errors) error = in_names(error, ref_.name(), 0, type);
   return reduced;
 }
 
@@ -208,7 +216,9 @@ Result<std::vector<ActorReport>> ActorView::states(milliseconds deadline) const 
 
 // --- Owners. ---
 
-ActorMesh::ActorMesh(ActorMesh&&) noexcept = default;
+// What was moved from still says which actors it had.
+ActorMesh::ActorMesh(ActorMesh&& other) noexcept
+    : view_(std::move(other.view_.impl_), other.view_.ref_) {}
 ActorMesh& ActorMesh::operator=(ActorMesh&& other) noexcept {
   std::swap(view_, other.view_);
   return *this;

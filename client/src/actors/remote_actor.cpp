@@ -4,6 +4,7 @@
 #include "client/src/context/check_owner.h"
 #include "client/src/host_mesh/gateway_search.h"
 #include "client/src/monitors/actor_monitor.h"
+#include "common/address/actor_words.h"
 #include "common/wire/actor_body.h"
 #include "wire/actors_generated.h"
 
@@ -32,13 +33,17 @@ Result<ActorRef> ActorRef::of_rank(std::string_view mesh, std::uint64_t ordinal)
 
 Result<std::string> ActorRef::call(Context& context, const MessageType& type, const BodyParts& body,
                                    std::chrono::milliseconds deadline) const {
-  return context.call(id_.proc(), actor_port(id_), ActorBodyParts(type, 0, body), deadline);
+  auto answer = context.call(id_.proc(), actor_port(id_), ActorBodyParts(type, 0, body), deadline);
+  return answer ? answer : fail(in_names(answer.error(), id_, type));
 }
 
 void ActorRef::call_async(Context& context, const MessageType& type, const BodyParts& body,
                           AsyncOptions options, AnswerHandler handler) const {
   context.call_async(id_.proc(), actor_port(id_), ActorBodyParts(type, 0, body), std::move(options),
-                     std::move(handler));
+                     [id = id_, type, handler = std::move(handler)](Result<std::string> answer) {
+                       if (!answer) answer = fail(in_names(answer.error(), id, type));
+                       handler(std::move(answer));
+                     });
 }
 
 Result<void> ActorRef::send(Context& context, const MessageType& type,

@@ -58,6 +58,7 @@ Gateway::Events Connection::make_events() {
     // Control messages have senders of their own that ask again.
     if (envelope.kind() != wire::Kind::message) return;
     core_.returned().add({.to = updates_.find_proc(envelope.destination_proc()),
+                          .key = envelope.destination_proc(),
                           .port = envelope.port(),
                           .is_cast = (envelope.flags() & kFlagCast) != 0,
                           .error = error},

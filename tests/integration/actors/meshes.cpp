@@ -112,7 +112,16 @@ TEST_CASE("actors: ask each other, answer later, and never wait") {
   CHECK(values(must(social.call("ask right", "hello", in_time))) ==
         Texts{"0 heard 1 hello from a peer", "1 heard 0 hello from a peer"});
   CHECK(must(social.call("ask nobody", "", in_time))[0].error().detail().find(
-            "has no actor with port") != std::string::npos);
+            "has no actor nobody") != std::string::npos);
+  CHECK(must(social.call("sing", "", in_time))[0].error().detail().find(
+            "has no handler for message sing; it has ask nobody, ask right, ") !=
+        std::string::npos);
+  auto social_now = std::move(social);
+  // NOLINTNEXTLINE(bugprone-use-after-move): what was moved from still says whose it was.
+  CHECK(social.ref() == social_now.ref());
+  // NOLINTNEXTLINE(bugprone-use-after-move)
+  CHECK(social.call("forget", "", in_time).error().code() == ErrorCode::refused);
+  social = std::move(social_now);
   CHECK(must(social.call("forget", "", in_time))[0].error().detail() ==
         "the actor let go of the call without an answer");
   CHECK(must(social.call("wait for myself", "", in_time))[0].error().detail().find("would_block") !=

@@ -87,11 +87,13 @@ TEST_CASE("cli: cast and call reach actors by name; what cast sends arrives") {
   INFO(cast.err);
   CHECK(cast.status == ExitStatus::exited(0));
   CHECK(parse_json(cast.out)["ranks"] == 2);
+  CHECK(parse_json(cast.out)["errors"].empty());
   // Another launcher's messages: no order between the two, but they come.
   CHECK(
       wait_until([&] { return talk({"call", "actors", "7", "--raw"}).out == "101515"; }, in_time));
   CHECK(talk({"call", "actors[0]", "add", "-", "--raw"}, {.input = "32"}).out == "42");
-  CHECK(talk({"call", "actors[0]", "nonsense"}).err.find("no_such_port") != std::string::npos);
+  CHECK(talk({"call", "actors[0]", "nonsense"})
+            .err.find("has no handler for message nonsense; it has ") != std::string::npos);
 
   // One value of all: 42, 15 and 15.
   CHECK(talk({"call", "actors", "7", "--reduce", "sum"}).out == "72\n");
@@ -123,6 +125,35 @@ TEST_CASE("cli: cast and call reach actors by name; what cast sends arrives") {
   done = talk({"call", "actors", "nonsense", "--reduce", "sum"});
   CHECK(done.status == ExitStatus::exited(1));
   CHECK(done.out.empty());
+
+  // A cast that is not taken says where, and why.
+  done = talk({"cast", "actors[1-2]", "nonsense"});
+  INFO(done.err);
+  CHECK(done.status == ExitStatus::exited(1));
+  CHECK(done.err.find("[actors/1 host=0,gpu=1] no_such_port: ") != std::string::npos);
+  CHECK(done.err.find("[actors/2 host=0,gpu=2] no_such_port: ") != std::string::npos);
+  CHECK(done.err.find("has no handler for message nonsense; it has ") != std::string::npos);
+  const auto plain_cast = [&](Words words) {
+    words.insert(words.begin(), {"cast", "--hosts", host.address(), "actors"});
+    return run_cli(words);
+  };
+  done = plain_cast({"--actor", "nobody", "7"});
+  CHECK(done.status == ExitStatus::exited(1));
+  CHECK(done.err.find(" has no actor nobody") != std::string::npos);
+  const auto told = parse_json(plain_cast({"4711", "--json"}).out);
+  REQUIRE(told["errors"].size() == 3);
+  CHECK(told["errors"][2]["point"] == "host=0/1,gpu=2/3");
+  CHECK(told["errors"][2]["error"]["code"] == "no_such_port");
+  CHECK(told["errors"][2]["error"]["text"].get<std::string>().find(
+            "has no handler for port 4711") != std::string::npos);
+  // One has ended, and the others have it.
+  REQUIRE(mesh.signal({{1, 2}}, SIGKILL).has_value());
+  must(mesh.wait_for_failure(in_time));
+  done = talk({"cast", "actors", "7"});
+  CHECK(done.status == ExitStatus::exited(1));
+  CHECK(done.err.find("meshbus: [actors/1 host=0,gpu=1] no_such_proc: rank 1 has ended: killed by "
+                      "SIGKILL") != std::string::npos);
+  CHECK(done.err.find("actors/2") == std::string::npos);
   must(tally.stop());
   must(mesh.stop());
 }

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "meshbus/actor_ref.h"
+#include "meshbus/result.h"
+
+namespace meshbus {
+
+/// How a proc says that it has no such actor. It knows only the port (see actor_port()).
+std::string no_actor_words(std::uint32_t port);
+
+/// The same error with the names that the caller of an actor used: a proc that has no such actor,
+/// or an actor that has no such handler, knows only hashes of them. Pure.
+Error in_names(const Error& error, const Name& actor, std::uint64_t pid, const MessageType& type);
+inline Error in_names(const Error& error, const ActorId& actor, const MessageType& type) {
+  return in_names(error, actor.name(), actor.pid(), type);
+}
+
+}  // namespace meshbus
