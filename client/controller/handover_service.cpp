@@ -75,6 +75,12 @@ void HandoverService::check_end() {
 bool HandoverService::have_hosts_ended() {
   if (host_end_ != nullptr) return host_end_->is_done();
   auto hosts = supervisor_.owned_hosts(/*that_end=*/true);
+  // One that was handed to us a moment ago may not have said so yet; it is asked before it is
+  // ended. One that comes later ends with its lease.
+  for (const auto& [host, offered] : offered_hosts_) {
+    if (reactor_.now() - offered <= kOfferLimit && std::ranges::find(hosts, host) == hosts.end())
+      hosts.push_back(host);
+  }
   if (hosts.empty()) return true;
   wire::ShutdownHostT order;
   order.reason = last_order_.reason;
@@ -126,8 +132,14 @@ void HandoverService::on_offer_mesh(const Request& request, const wire::OfferMes
   accepted.can_restart = true;
   accepted.can_own_hosts = true;
   gateway_.bus()->answer(request, std::move(accepted));
-  // A host says itself when it is ours; one that is handed to us too late ends with its lease.
-  if (mesh != kHostResource) offered_[mesh] = reactor_.now();
+  if (mesh != kHostResource) {
+    offered_[mesh] = reactor_.now();
+    return;
+  }
+  for (const auto* text : *message.hosts()) {
+    if (const auto host = HostAddr::parse(text->string_view()))
+      offered_hosts_[*host] = reactor_.now();
+  }
 }
 
 void HandoverService::give_hosts(const Request& request, const wire::HandOver& message) {

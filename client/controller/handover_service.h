@@ -74,6 +74,8 @@ class HandoverService {
   Options options_;
   /// Meshes that we have said we would take, and when; until we answer for them.
   std::map<std::string, Reactor::Time> offered_;
+  /// Hosts that we have said we would take, and when.
+  std::map<HostAddr, Reactor::Time> offered_hosts_;
   std::function<void()> when_ended_;
   std::optional<Reactor::Time> all_ended_;
   wire::StopProcsT last_order_;

@@ -124,6 +124,18 @@ TEST_CASE(
   CHECK(first.process().wait_exit(in_time) == ExitStatus::exited(0));
 }
 
+TEST_CASE("hosts: one that was handed over a moment ago ends with its controller, too") {
+  for (int round = 0; round < 3; ++round) {
+    StandingHost host;
+    // Much longer than this test waits.
+    HostOwnerProgram controller({host.address()}, "120s");
+    REQUIRE(run_cli({"controller", "own", "--hosts", host.address()}).status ==
+            ExitStatus::exited(0));
+    CHECK(controller.end() == ExitStatus::exited(0));
+    CHECK(wait_until([&] { return has_ended(host); }, 30s));
+  }
+}
+
 TEST_CASE(
     "hosts: a controller that is killed and comes back goes on; without one they end with the "
     "lease, and so do their procs") {
