@@ -158,6 +158,13 @@ std::string seconds_text(std::chrono::duration<double> time) {
 }
 
 /// "ranks 0-1,3 on unix:/…", "rank 2 (gpu=2/4) on …", "host unix:/…"
+/// "; 3 times, the last one at 2026-…": when ranks ended like that in several attempts.
+std::string times_text(const StoryEntry& entry) {
+  if (!entry.is_repeated) return {};
+  return "; " + std::to_string(entry.ends) + " times, the last one at " +
+         milliseconds_text(entry.last);
+}
+
 /// With a role of a job in front when it is a job.
 std::string place_of(const StoryEntry& entry, bool is_job) {
   const auto host = entry.event.host.to_string();
@@ -174,7 +181,7 @@ void print_entry(const StoryEntry& entry, bool is_job, const Principals& princip
   std::cout << "  " << milliseconds_text(entry.time) << "  " << place_of(entry, is_job) << ": "
             << text::visible(words_of(entry.event, principal.empty()))
             << (principal.empty() ? "" : " (asked for by " + text::visible(principal) + ")")
-            << "\n";
+            << times_text(entry) << "\n";
   if (!entry.event.end) return;
   const auto& end = *entry.event.end;
   const bool is_one = entry.ranks.size() == 1 && entry.ranks.front().size() == 1;
@@ -220,6 +227,8 @@ Json entry_json(const StoryEntry& entry, const Principals& principals) {
   json["kind"] = std::string(to_string(event.kind));
   json["time"] = time_text(entry.time);
   json["host"] = event.host.to_string();
+  json["ends"] = event.end ? Json(entry.ends) : Json(nullptr);
+  json["last"] = event.end ? Json(time_text(entry.last)) : Json(nullptr);
   json["ranks"] = entry.ranks.empty() ? Json(nullptr) : Json(to_string(entry.ranks));
   json["text"] = words_of(event);
   json["by"] = event.by.empty() ? Json(nullptr) : Json(event.by);

@@ -124,12 +124,19 @@ void join(std::vector<StoryEntry>& entries) {
     }
     const auto [at, is_new] = known.emplace(key_of(entry), joined.size());
     ranks[at->second].push_back(entry.event.end->rank);
-    if (is_new) joined.push_back(std::move(entry));
+    if (is_new) {
+      joined.push_back(std::move(entry));
+    } else {
+      ++joined[at->second].ends;
+      joined[at->second].last = std::max(joined[at->second].last, entry.time);
+    }
   }
   for (auto& [index, list] : ranks) {
-    // A rank may have ended like that in several lives.
+    // A rank may have ended like that in several attempts.
     std::sort(list.begin(), list.end());
-    list.erase(std::unique(list.begin(), list.end()), list.end());
+    const auto repeated = std::unique(list.begin(), list.end());
+    joined[index].is_repeated = repeated != list.end();
+    list.erase(repeated, list.end());
     joined[index].ranks = to_rank_set(list);
   }
   entries = std::move(joined);

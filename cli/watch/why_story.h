@@ -28,6 +28,12 @@ struct StoryEntry {
   RankSet ranks;
   /// When: a rank's end, else when it was written down.
   std::chrono::system_clock::time_point time;
+  /// So many ends are told as one.
+  std::size_t ends = 1;
+  /// Some rank ended like that in several attempts.
+  bool is_repeated = false;
+  /// When the last of them was.
+  std::chrono::system_clock::time_point last = time;
 };
 
 /// How one mesh ended, out of the event logs of its hosts. Meshes that share a uuid are roles of

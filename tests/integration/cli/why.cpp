@@ -123,6 +123,23 @@ TEST_CASE("why: every way to end a rank has its own cause") {
   }
 }
 
+TEST_CASE("why: ends of a rank in several attempts are counted") {
+  StandingHost host;
+  const auto& at = host.address();
+  run_on(at, {"--name", "again", "--restart", "on-failure:3", "--restart-delay", "10ms"}, "exit 4");
+  const auto shown = run_cli({"why", "again", "--hosts", at});
+  INFO(shown.out);
+  CHECK(shown.out.find("in earlier attempts:\n") != std::string::npos);
+  CHECK(shown.out.find(": exit 4; 3 times, the last one at 20") != std::string::npos);
+  const auto story = why(at, {"again"});
+  CHECK(story.at("first").at("ends") == 1);
+  CHECK(story.at("first").at("last") == story.at("first").at("time"));
+  const auto& former = story.at("events").back();
+  CHECK(former.at("role") == "former");
+  CHECK(former.at("ends") == 3);
+  CHECK(former.at("last").get<std::string>() > former.at("time").get<std::string>());
+}
+
 TEST_CASE("why: knows meshes that their host has forgotten") {
   StandingHost host({"--set", "records.kept=0"});
   run_on(host.address(), {"--name", "old", "-n", "3", "--keep-going"}, "exit 6");

@@ -86,6 +86,13 @@ TEST_CASE("why_story: a failure that another life has mended is not what ended t
   CHECK(story.entries[0].event.end->rank == 0);
   CHECK(words_of(story.entries[1].event) == "exit 5");
   CHECK(to_string(story.entries[2].ranks) == "1");  // twice the same
+  CHECK(story.entries[2].ends == 2);
+  CHECK(story.entries[2].is_repeated);
+  CHECK(story.entries[2].time == at(2));
+  CHECK(story.entries[2].last == at(4));
+  CHECK(story.entries[0].ends == 1);
+  CHECK_FALSE(story.entries[0].is_repeated);
+  CHECK(story.entries[0].last == at(6));
 }
 
 TEST_CASE(
@@ -102,6 +109,9 @@ TEST_CASE(
           std::vector{StoryRole::first, StoryRole::consequence, StoryRole::also, StoryRole::also});
   CHECK(story.entries[0].event.end->rank == 2);
   CHECK(to_string(story.entries[1].ranks) == "0-1,3");
+  CHECK(story.entries[1].ends == 3);
+  CHECK_FALSE(story.entries[1].is_repeated);
+  CHECK(story.entries[1].last == at(13));
   CHECK(words_of(story.entries[1].event) ==
         "stopped: rank failed (by me); after SIGTERM: killed by SIGTERM");
   CHECK(to_string(story.entries[2].ranks) == "4");
