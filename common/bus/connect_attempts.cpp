@@ -48,6 +48,12 @@ std::optional<Error> ConnectAttempts::on_handshake_failed(BrokerSocket::Failure 
                   " takes connections with keys only, and there are none here: meshbus keygen "
                   "makes one, keys.directory says where they are");
   if (!is_connecting || !endpoint_.starts_with("tcp:")) return std::nullopt;
+  if (failure == BrokerSocket::Failure::no_greeting) {
+    trouble_ = broker +
+               " closes the connection before it says anything: it has no room for another one "
+               "(its log says so), or what listens there is no broker";
+    return std::nullopt;
+  }
   // A broker stays silent to a peer without keys, and to one whose handshake it cannot read; so
   // does a broker that ends, or a relay in front of one that is not up. Hence several attempts, and
   // links, which have messages to lose, never give up.

@@ -26,6 +26,8 @@ class BrokerSocket {
     mechanism,
     /// The other side ended it without a word, or with one that means nothing to us.
     silent,
+    /// The other side ended it before it said anything at all: a broker without room does.
+    no_greeting,
   };
   struct Events {
     /// The handshake is over: frames may be sent.

@@ -137,7 +137,8 @@ void StreamSocket::tell_if_refused() {
              mechanism.failure() == Mechanism::Failure::no_room) {
     handlers_->on.on_handshake_failed(Failure::no_room);
   } else if (silence_) {
-    handlers_->on.on_handshake_failed(Failure::silent);
+    handlers_->on.on_handshake_failed(stream_->has_heard() ? Failure::silent
+                                                           : Failure::no_greeting);
   }
 }
 

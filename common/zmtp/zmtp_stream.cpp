@@ -74,7 +74,10 @@ void ZmtpStream::refuse(std::string why) {
 std::size_t ZmtpStream::fill(std::size_t most) {
   if (state_ == State::ended || state_ == State::asking) return 0;
   const ssize_t got = receiver_.read(fd_.get(), most);
-  if (got > 0) return static_cast<std::size_t>(got);
+  if (got > 0) {
+    has_heard_ = true;
+    return static_cast<std::size_t>(got);
+  }
   // Reset: there was something that the other end had not read.
   const bool is_closed = got == 0 || errno == ECONNRESET;
   if (is_closed || (errno != EAGAIN && errno != EWOULDBLOCK))

@@ -54,6 +54,8 @@ class ZmtpStream {
   const std::string& why_ended() const noexcept { return why_ended_; }
   /// It ended because the other end asks for another security mechanism.
   bool has_other_mechanism() const noexcept { return has_other_mechanism_; }
+  /// The other end has sent something.
+  bool has_heard() const noexcept { return has_heard_; }
   /// It ended because what came is not ZMTP 3 as it is spoken here.
   bool is_refused() const noexcept { return is_refused_; }
   /// Whether the handshake ever was over.
@@ -130,6 +132,7 @@ class ZmtpStream {
   ZmtpReceiver receiver_;
   State state_ = State::greeting;
   bool has_other_mechanism_ = false;
+  bool has_heard_ = false;
   bool is_refused_ = false;
   bool was_open_ = false;
   std::string why_ended_;

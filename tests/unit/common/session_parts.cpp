@@ -104,6 +104,11 @@ TEST_CASE("connect_attempts: attempts come later and later, and an end in silenc
     CHECK_FALSE(
         attempts.on_handshake_failed(BrokerSocket::Failure::silent, true, kStart + 1h).has_value());
   // There may be room later.
+  for (int i = 0; i < 10; ++i)
+    CHECK_FALSE(attempts.on_handshake_failed(BrokerSocket::Failure::no_greeting, true, kStart + 2h)
+                    .has_value());
+  CHECK(attempts.take_trouble("late").find("closes the connection before it says anything") !=
+        std::string::npos);
   CHECK_FALSE(
       attempts.on_handshake_failed(BrokerSocket::Failure::no_room, true, kStart).has_value());
   CHECK(attempts.take_trouble("").find("set connections.per_key higher there") !=
