@@ -30,7 +30,7 @@ function ask({ title, verb, label, target, fields, done }) {
     try {
       const said = await order(verb, body);
       words.textContent = said.ranks === 'none' ? '' : `${done}: ranks ${said.ranks}.`;
-      if (said.not_done.length > 0) words.textContent += ` Not done: ${said.not_done.map((text) => cut(text, 300)).join('; ')}`;
+      if (said.not_done.length > 0) words.textContent += ` Not confirmed: ${said.not_done.map((text) => cut(text, 300)).join('; ')}`;
       else send.remove();
       close.textContent = 'Close';
     } catch (error) {

@@ -35,6 +35,13 @@ std::string counted(const RankSet& ranks) {
   return (is_one ? "rank " : "ranks ") + to_string(ranks);
 }
 
+/// Why an order to a host was not confirmed.
+std::string order_words(const Error& error) {
+  const bool may_follow =
+      error.code() == ErrorCode::timeout || error.code() == ErrorCode::fate_unknown;
+  return error.to_string() + (may_follow ? "; it may have done it, or do it later" : "");
+}
+
 /// Whether an order of that kind means the rank as it is now.
 bool is_to_be_told(PageOrder::Verb verb, const RankReport& rank) {
   return !rank.is_terminal() || (verb == PageOrder::Verb::stop && rank.is_restarting);
@@ -128,7 +135,8 @@ void PageActs::ask_stop(const std::shared_ptr<Act>& act, const HostAddr& host,
   stop.grace_ms = static_cast<std::uint32_t>(order.grace.value_or(options_.grace).count());
   site_.request(host, std::move(stop), kActLimit,
                 [this, act, host, ranks](const Result<ControlMessage>& answer) {
-                  answer ? act->succeed(ranks) : act->fail(host, ranks, answer.error().to_string());
+                  answer ? act->succeed(ranks)
+                         : act->fail(host, ranks, order_words(answer.error()));
                   if (--act->waiting == 0) act->finish(reactor_.now());
                 });
 }
@@ -142,7 +150,8 @@ void PageActs::ask_signal(const std::shared_ptr<Act>& act, const HostAddr& host,
   signal.requester = options_.requester;
   site_.request(host, std::move(signal), kActLimit,
                 [this, act, host, ranks](const Result<ControlMessage>& answer) {
-                  answer ? act->succeed(ranks) : act->fail(host, ranks, answer.error().to_string());
+                  answer ? act->succeed(ranks)
+                         : act->fail(host, ranks, order_words(answer.error()));
                   if (--act->waiting == 0) act->finish(reactor_.now());
                 });
 }
