@@ -1,7 +1,8 @@
 #!/usr/bin/python3 -B
 """What docs/architecture.md, docs/glossary.md and CONTRIBUTING.md say of the sources is true: each
 path in backticks is there, and each function or class that follows it (`path`: `Class::name`) is in
-that file, or in the header or source beside it."""
+that file, or in the header or source beside it. The tests that docs/reference/promises.md names
+are there, too."""
 import glob
 import os
 import re
@@ -48,14 +49,41 @@ def missing_names(text):
             yield f"{path} mentions {name}, but does not define it"
 
 
+PROMISES = "docs/reference/promises.md"
+TEST_NAME = re.compile(r'TEST_CASE\(\s*((?:"(?:[^"\\]|\\.)*"\s*)+)|^def (test_\w+)', re.M)
+
+
+def test_names():
+    for path in sources.files():
+        if not path.startswith("tests/") or not path.endswith((".cpp", ".py")):
+            continue
+        for strings, function in TEST_NAME.findall(sources.text(path)):
+            yield function or "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', strings))
+
+
+def missing_tests(text):
+    """The last cell of each row names parts of the names of tests, as --filter takes them."""
+    names = list(test_names())
+    for line in text.splitlines():
+        cell = line.rsplit("|", 2)[-2] if line.startswith("| ") else ""
+        for word in CODE.findall(cell):
+            if word.startswith("./dev ") or any(word in name for name in names):
+                continue
+            if not glob.glob(os.path.join(sources.ROOT, word)):
+                yield f"there is no test {word!r}"
+
+
 def main():
     problems, count = [], 0
+    promises = sources.text(PROMISES)
+    count += len(CODE.findall(promises))
+    problems += [f"{PROMISES}: {problem}" for problem in missing_tests(promises)]
     for page in PAGES:
         text = sources.text(page)
         count += len(CODE.findall(text))
         for problem in [*missing_paths(text), *missing_names(text)]:
             problems.append(f"{page}: {problem}")
-    sources.finish(problems, f"{count} names in {len(PAGES)} pages are in the sources")
+    sources.finish(problems, f"{count} names in {len(PAGES) + 1} pages are in the sources")
 
 
 if __name__ == "__main__":
