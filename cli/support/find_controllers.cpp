@@ -115,7 +115,10 @@ Result<wire::OfferAcceptedT> choose_controller(Context& context, const std::vect
     if (!offered) return fail(offered.error());
     if (offered->accepted) return std::move(*offered->accepted);
     if (!waits || !offered->is_one_away || left_until(end) <= kAskAgain)
-      return fail(std::move(offered->error));
+      return fail(except.empty() ? std::move(offered->error)
+                                 : Error(offered->error.code(), except + " answers for " + mesh +
+                                                                    " already, and " +
+                                                                    offered->error.detail()));
     std::this_thread::sleep_for(kAskAgain);
   }
 }

@@ -295,6 +295,11 @@ TEST_CASE(
   INFO(given.err);
   CHECK(given.status == ExitStatus::exited(0));
   CHECK(all_live(pids));
+  const auto nobody = run_cli({"controller", "handover", "left", "--hosts", address});
+  CHECK(nobody.status == ExitStatus::exited(1));
+  CHECK(nobody.err.find(address + ",controller answers for left-") != std::string::npos);
+  CHECK(nobody.err.find(" already, and there is no other controller at these hosts") !=
+        std::string::npos);
   CHECK(run_cli({"stop", "left", "--hosts", address}).status == ExitStatus::exited(0));
   CHECK(none_lives(pids));
   // A mesh that has ended is not counted among those that it watches.
