@@ -82,8 +82,8 @@ struct ActorCell : ActorPool::Runnable, std::enable_shared_from_this<ActorCell> 
   std::optional<Time> stop_end = {};
   /// Its constructor has returned.
   bool has_run = false;
-  /// What it has handlers for, as far as it has said by then; none: its constructor runs still.
-  std::optional<MessageNames> messages = {};
+  /// What it has handlers for, as it has said by now; null: its constructor runs still.
+  std::shared_ptr<const MessageNames> messages = {};
   std::uint64_t handled = 0;
   std::uint64_t dropped = 0;
   std::size_t delayed = 0;

@@ -72,7 +72,8 @@ bool ActorSystem::settle(ActorCell& cell, const ActorStep& step, std::optional<F
     cell.busy.reset();
     std::erase(busy_, &cell);
     if (step.kind == ActorStep::Kind::letter) ++cell.handled;
-    if (cell.actor != nullptr) ActorRunner::note_messages(*cell.actor, cell.messages);
+    if (cell.actor != nullptr && ActorRunner::has_more(*cell.actor, cell.messages))
+      cell.messages = ActorRunner::messages_of(*cell.actor, messages_[cell.type_name]);
     if (cell.life.is_ended()) {
       log::warn("actor " + cell.id.to_string() + ", which was given up, has come back");
     } else if (fault) {

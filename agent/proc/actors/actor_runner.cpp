@@ -16,10 +16,16 @@ std::string ActorRunner::name_of(const Actor& actor, std::uint64_t message) {
   return (row == actor.rows_.end() ? MessageType::from_key(message) : row->second.type).to_string();
 }
 
-void ActorRunner::note_messages(const Actor& actor, std::optional<MessageNames>& messages) {
-  if (messages && messages->size() == actor.rows_.size()) return;
-  messages.emplace();
-  for (const auto& [key, row] : actor.rows_) messages->emplace(key, row.type.to_string());
+ActorRunner::Messages ActorRunner::messages_of(const Actor& actor, Messages& of_type) {
+  const auto& rows = actor.rows_;
+  const auto is_same = [](const auto& a, const auto& b) { return a.first == b.first; };
+  if (of_type == nullptr ||
+      !std::equal(rows.begin(), rows.end(), of_type->begin(), of_type->end(), is_same)) {
+    auto names = std::make_shared<MessageNames>();
+    for (const auto& [key, row] : rows) names->emplace(key, row.type.to_string());
+    of_type = std::move(names);
+  }
+  return of_type;
 }
 
 Error ActorRunner::no_handler(const ActorId& actor, std::uint64_t message,
@@ -78,9 +84,8 @@ void ActorRunner::handle(ActorCell& cell, const Letter& letter) const {
   if (row == cell.actor->rows_.end()) {
     // Its sender has been told that it is taken: the constructor had not returned by then, or the
     // actor sent it to itself.
-    std::optional<MessageNames> messages;
-    note_messages(*cell.actor, messages);
-    const auto error = no_handler(cell.id, letter.message, *messages);
+    Messages unshared;
+    const auto error = no_handler(cell.id, letter.message, *messages_of(*cell.actor, unshared));
     if (letter.is_call()) return answer_(letter.envelope, letter.header, fail(error));
     static log::Limited limited(1);
     return limited.warn("a message is dropped: " + error.detail());

@@ -39,8 +39,14 @@ class ActorRunner {
   std::optional<Fault> perform(ActorCell& cell, ActorStep& step) const;
   /// What the actor calls that message.
   static std::string name_of(const Actor& actor, std::uint64_t message);
-  /// Writes down which messages it has handlers for, when that has changed.
-  static void note_messages(const Actor& actor, std::optional<MessageNames>& messages);
+  using Messages = std::shared_ptr<const MessageNames>;
+  /// Which messages it has handlers for. `of_type`: what the last actor of its type had said, or
+  /// null; all that say the same share one.
+  static Messages messages_of(const Actor& actor, Messages& of_type);
+  /// Whether it has said more since; handlers are only ever added. `before`: null at first.
+  static bool has_more(const Actor& actor, const Messages& before) {
+    return before == nullptr || before->size() != actor.rows_.size();
+  }
   /// An actor has no handler for that one, but for those.
   static Error no_handler(const ActorId& actor, std::uint64_t message,
                           const MessageNames& messages);

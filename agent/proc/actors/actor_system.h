@@ -179,6 +179,8 @@ class ActorSystem {
 
   std::mutex mutex_;
   ActorTable table_;  // guarded by mutex_, like what follows
+  /// What actors of each type have handlers for.
+  std::map<std::string, ActorRunner::Messages> messages_;
   /// Those that do something now: as many as the pool has threads at most.
   std::vector<const ActorCell*> busy_;
   std::vector<std::shared_ptr<ActorCell>> changed_;
