@@ -16,6 +16,8 @@ constexpr std::size_t kTableBytes = 160;
 constexpr std::size_t kCommandBytes = 512;
 /// About the most that the name of a handler takes.
 constexpr std::size_t kHandlerBytes = 128;
+/// The most that a list tells of one mesh: ranks of one host mostly fail for one reason.
+constexpr std::size_t kListedFailures = 64;
 
 std::size_t size_of(const wire::ExitReportT& exit_report, bool with_tail) {
   return kTableBytes + exit_report.reason.size() + exit_report.stopped_by.size() +
@@ -37,6 +39,20 @@ void add_ranks(const Mesh& mesh, wire::MeshStateT& state) {
     state.troubles.push_back(proc->trouble);
     if (proc->stuck != nullptr)
       state.stuck.push_back(std::make_unique<wire::StuckHandlerT>(*proc->stuck));
+  }
+}
+
+/// Why ranks have failed, which their states do not say; of as many as there is room for.
+void add_failures(const Mesh& mesh, wire::MeshStateT& state, std::size_t& used, std::size_t bytes) {
+  for (const auto& [rank, proc] : mesh.procs) {
+    const auto* report = proc->exit.report();
+    if (report == nullptr || !mesh.has(rank) || proc->state.state() != wire::ProcState::failed)
+      continue;
+    const auto size = size_of(*report, /*with_tail=*/false);
+    if (state.exit_reports.size() == kListedFailures || used + size > bytes) return;
+    used += size;
+    auto& copy = *state.exit_reports.emplace_back(std::make_unique<wire::ExitReportT>(*report));
+    copy.stderr_tail.clear();
   }
 }
 
@@ -152,6 +168,8 @@ wire::MeshListT make_mesh_list(const ProcTable::Meshes& meshes, const std::strin
     const auto ranks = size_of_ranks(state);
     if (used + head + ranks <= bytes) {
       used += ranks;
+      // States of other meshes come first: half of the room is theirs.
+      add_failures(mesh, state, used, bytes / 2 - std::min(bytes / 2, head));
       if (with_usage) add_usage(mesh, state, used, bytes - std::min(bytes, head));
     } else if (is_first) {
       state.ranks.clear();

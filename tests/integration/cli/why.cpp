@@ -121,6 +121,13 @@ TEST_CASE("why: every way to end a rank has its own cause") {
       CHECK(end.at("stop").at("by").get<std::string>().find(",client-") != std::string::npos);
     }
   }
+  // Lists say it, too.
+  for (const std::string command : {"ps", "status"}) {
+    const auto listed = run_cli({command, "--all", "--hosts", at});
+    INFO(listed.out);
+    CHECK(listed.out.find("cannot execute '/no/such/file': No such file") != std::string::npos);
+    CHECK(listed.out.find("not ready within 1s") != std::string::npos);
+  }
 }
 
 TEST_CASE("why: ends of a rank in several attempts are counted") {

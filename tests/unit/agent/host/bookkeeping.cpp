@@ -392,6 +392,26 @@ TEST_CASE("mesh_report: a list has pages, and each mesh is on one of them") {
   CHECK(make_mesh_list(table.meshes(), after, "h").meshes.empty());
 }
 
+TEST_CASE("mesh_report: a list says why ranks have failed, of as many as there is room for") {
+  ProcTable table({.kept = 1000, .age = 1h});
+  const auto by = assignment();
+  Mesh& mesh = table.add_mesh(by->spec, t0);
+  for (std::uint64_t rank = 0; rank < 100; ++rank) {
+    Proc* const proc = table.add_proc(mesh, by, rank, rank + 1, {});
+    REQUIRE(proc != nullptr);
+    if (rank != 1) end(table, *proc, t0, 500);
+  }
+  const auto list = make_mesh_list(table.meshes(), {}, "h");
+  const auto& reports = list.meshes.at(0)->exit_reports;
+  REQUIRE(reports.size() == 64);
+  CHECK(reports[1]->rank == 2);
+  CHECK(reports[1]->reason == "exit 1");
+  CHECK(reports[1]->stderr_tail.empty());
+  const auto small = make_mesh_list(table.meshes(), {}, "h", 16'000);
+  CHECK(small.meshes.at(0)->ranks.size() == 100);
+  CHECK(small.meshes.at(0)->exit_reports.size() < 64);
+}
+
 TEST_CASE(
     "mesh_report: who is in trouble is in every answer and in what is told anew, as long as it is "
     "ready") {
