@@ -383,7 +383,12 @@ void Job::order_stop(const std::string& reason, bool at_once, const JobRole* of,
 }
 
 void Job::drop_output() {
-  say("all ranks have ended, but nobody reads their last output: it is dropped");
+  // A rank that SIGKILL did not end holds its pipes open.
+  say(roles_.is_blocked()
+          ? "all ranks have ended, but nobody reads their last output: it is dropped"
+          : "no rank is waited for any more, but the end of their output has not come: what "
+            "follows "
+            "is dropped");
   is_stuck_ = true;
   is_over_ = true;
 }

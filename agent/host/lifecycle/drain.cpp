@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "agent/host/model/proc_text.h"
+
 namespace meshbus::host {
 namespace {
 
@@ -14,6 +16,17 @@ std::vector<std::uint64_t> ids_of(const std::vector<Proc*>& procs) {
   ids.reserve(procs.size());
   for (const Proc* proc : procs) ids.push_back(proc->id);
   return ids;
+}
+
+/// Ranks that did not end, by name and reason; of many the first ones.
+constexpr std::size_t kMostNamed = 4;
+std::string words_of_left(const std::vector<std::string>& named, std::size_t count) {
+  std::string words;
+  for (const auto& one : named) words += (words.empty() ? "" : "; ") + one;
+  if (count > named.size())
+    words += (words.empty() ? "" : "; and ") + std::to_string(count - named.size()) +
+             (words.empty() ? " procs did not end by SIGKILL" : " more");
+  return words;
 }
 
 }  // namespace
@@ -66,6 +79,8 @@ void Drain::join(const StopOrder& order, std::size_t in_flight, Done done) {
 void Drain::on_ended(const Proc& proc, bool ok) {
   if (!scope_.covers(proc.mesh)) return;
   queue_.on_ended(proc.id, ok);
+  if (!ok && proc.exit.failure() && left_.size() < kMostNamed)
+    left_.push_back(name_of_rank(proc) + ": " + proc.exit.failure()->text);
   if (proc.exit.end() && !proc.exit.is_empty()) lingering_.insert(proc.id);
 }
 
@@ -90,8 +105,7 @@ void Drain::finish() {
   if (outcome_) return;
   reactor_.cancel(timer_);
   DrainOutcome outcome{.attempted = queue_.attempted(), .failed = queue_.failed(), .detail = {}};
-  if (outcome.failed > 0)
-    outcome.detail = std::to_string(outcome.failed) + " procs did not end by SIGKILL";
+  if (outcome.failed > 0) outcome.detail = words_of_left(left_, outcome.failed);
   if (!lingering_.empty())
     outcome.detail +=
         (outcome.detail.empty() ? "" : "; ") +

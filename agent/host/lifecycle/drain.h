@@ -68,6 +68,7 @@ class Drain {
   StopOrder order_;
   ShutdownQueue queue_;
   std::set<std::uint64_t> lingering_;  // ended, but with descendants
+  std::vector<std::string> left_;      // what SIGKILL did not end, the first of it, in words
   Reactor::TimerId timer_ = 0;
   std::optional<DrainOutcome> outcome_;
   std::vector<Done> waiting_;

@@ -107,9 +107,11 @@ Result<DrainSummary> HostMesh::drain(DrainOptions options) {
     summary.ok += done->ok();
     summary.failed += done->failed();
     if (done->failed() != 0)
-      add_problem(problems, impl_->describe(impl_->distinct_hosts()[i]),
-                  std::to_string(done->failed()) + " of " + std::to_string(done->attempted()) +
-                      " procs are still there: " + text_of(done->detail()));
+      add_problem(
+          problems, impl_->describe(impl_->distinct_hosts()[i]),
+          std::to_string(done->failed()) + " of " + std::to_string(done->attempted()) +
+              (done->failed() == 1 ? " procs is still there: " : " procs are still there: ") +
+              text_of(done->detail()));
   }
   if (!problems.empty()) return fail(ErrorCode::stop_error, "drain: " + problems);
   return summary;

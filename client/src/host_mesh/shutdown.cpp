@@ -139,8 +139,10 @@ class Shutdown {
     summary_.ok += attempted - std::min(attempted, done->failed());
     has_left_over_[i] = done->failed() != 0;
     if (has_left_over_[i])
-      problems_[i] = std::to_string(done->failed()) + " of " + std::to_string(attempted) +
-                     " procs are still there: " + text_of(done->detail());
+      problems_[i] =
+          std::to_string(done->failed()) + " of " + std::to_string(attempted) +
+          (done->failed() == 1 ? " procs is still there: " : " procs are still there: ") +
+          text_of(done->detail());
   }
 
   /// Waits until the hosts of an allocation are gone, and helps. What is to be said of those that
