@@ -4,36 +4,30 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <functional>
 #include <future>
 #include <iostream>
 #include <iterator>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <type_traits>
 #include <variant>
 #include <vector>
 
+#include "cli/mesh/rank_answers.h"
 #include "cli/mesh/returned_copies.h"
 #include "cli/support/choose_mesh.h"
 #include "cli/support/chosen_ranks.h"
 #include "cli/support/command.h"
 #include "cli/support/exit_codes.h"
-#include "cli/support/output_writer.h"
-#include "cli/support/rank_json.h"
 #include "cli/support/text_error.h"
 #include "common/address/actor_words.h"
 #include "common/base/quantity.h"
 #include "meshbus/client.h"
-#include "meshbus/point.h"
 
 namespace meshbus::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 /// Ranks that are no slice are called block by block, so many blocks at a time.
 constexpr std::size_t kCallsAtOnce = 64;
@@ -117,21 +111,9 @@ void ask_all(const std::vector<ProcMeshRef>& views, std::chrono::milliseconds li
   }
 }
 
-/// What came of it, by create rank.
-using Answers = std::map<std::uint64_t, Result<std::string>>;
-
-/// Why a rank does not answer: how it has ended, if it has.
-Error with_end(const MeshReport& mesh, std::uint64_t rank, const Error& error) {
-  const auto found = std::find_if(mesh.ranks.begin(), mesh.ranks.end(),
-                                  [&](const RankReport& one) { return one.rank == rank; });
-  if (error.code() != ErrorCode::no_such_proc || found == mesh.ranks.end() || !found->is_terminal())
-    return error;
-  return {error.code(), "rank " + std::to_string(rank) + " has ended: " + found->words()};
-}
-
-Answers call_all(Context& context, const std::vector<ProcMeshRef>& views, const Message& message,
-                 std::chrono::milliseconds limit) {
-  Answers all;
+RankAnswerMap call_all(Context& context, const std::vector<ProcMeshRef>& views,
+                       const Message& message, std::chrono::milliseconds limit) {
+  RankAnswerMap all;
   ask_all(
       views, limit,
       [&](const ProcMeshRef& view, std::chrono::milliseconds left) {
@@ -147,15 +129,8 @@ Answers call_all(Context& context, const std::vector<ProcMeshRef>& views, const 
   return all;
 }
 
-/// What ranks have answered, as one value, and why others have no part in it, by create rank.
-struct Reduced {
-  std::optional<ReplyValue> value = {};
-  std::uint64_t ranks = 0;
-  std::map<std::uint64_t, Error> errors = {};
-};
-
 /// Those of several views as those of one.
-void merge_into(Reduced& all, const Reducer& reducer, const ProcMeshRef& view,
+void merge_into(ReducedAnswer& all, const Reducer& reducer, const ProcMeshRef& view,
                 const Result<Accumulation>& part) {
   Result<void> merged;
   if (!part) {
@@ -177,73 +152,9 @@ void merge_into(Reduced& all, const Reducer& reducer, const ProcMeshRef& view,
   }
 }
 
-Json error_json(const Error& error) {
-  return {{"code", std::string(to_string(error.code()))}, {"text", error.detail()}};
-}
-
-/// A rank of that mesh, to add to.
-Json at_rank(const Extent& extent, std::uint64_t rank) {
-  const auto point = extent.point_of(rank);
-  return {{"rank", rank}, {"point", point ? Json(point->to_string()) : Json(nullptr)}};
-}
-
-/// Why ranks have no part in it.
-Json errors_json(const MeshReport& mesh, const std::map<std::uint64_t, Error>& errors) {
-  Json list = Json::array();
-  for (const auto& [rank, error] : errors) {
-    list.push_back(at_rank(mesh.region.extent(), rank));
-    list.back()["error"] = error_json(with_end(mesh, rank, error));
-  }
-  return list;
-}
-
-void complain_of_ranks(const MeshReport& mesh, const std::map<std::uint64_t, Error>& errors) {
-  if (errors.empty()) return;
-  const auto prefixes = make_prefixes(base_of(mesh.name), mesh.region.extent());
-  for (const auto& [rank, error] : errors)
-    complain(prefixes[rank] + with_end(mesh, rank, error).to_string());
-}
-
-void print_answers(const MeshReport& mesh, const Answers& answers) {
-  Json list = Json::array();
-  for (const auto& [rank, answer] : answers) {
-    Json one = at_rank(mesh.region.extent(), rank);
-    one["answer"] = answer ? Json(*answer) : Json(nullptr);
-    one["error"] = answer ? Json(nullptr) : error_json(with_end(mesh, rank, answer.error()));
-    list.push_back(std::move(one));
-  }
-  std::cout << dump({{"mesh", mesh.name}, {"answers", list}}, 2) << "\n";
-}
-
-Json value_json(const std::optional<ReplyValue>& value) {
-  if (!value) return nullptr;
-  if (const auto* truth = std::get_if<bool>(&*value)) return *truth;
-  if (const auto* whole = std::get_if<std::int64_t>(&*value)) return *whole;
-  if (const auto* number = std::get_if<double>(&*value);
-      number != nullptr && std::isfinite(*number))
-    return *number;
-  return to_text(*value);
-}
-
-int show_reduced(const MeshReport& mesh, const Reduced& reduced, const TalkArguments& arguments) {
-  if (arguments.hosts.json) {
-    std::cout << dump({{"mesh", mesh.name},
-                       {"reduce", arguments.reduce},
-                       {"value", value_json(reduced.value)},
-                       {"ranks", reduced.ranks},
-                       {"errors", errors_json(mesh, reduced.errors)}},
-                      2)
-              << "\n";
-  } else {
-    complain_of_ranks(mesh, reduced.errors);
-    if (reduced.value) std::cout << to_text(*reduced.value) << "\n";
-  }
-  return reduced.errors.empty() ? 0 : 1;
-}
-
 int reduce(Context& context, const MeshReport& mesh, const std::vector<ProcMeshRef>& views,
            const Message& message, const Reducer& reducer, const TalkArguments& arguments) {
-  Reduced all;
+  ReducedAnswer all;
   ask_all(
       views, arguments.hosts.timeout,
       [&](const ProcMeshRef& view, std::chrono::milliseconds left) -> Result<Accumulation> {
@@ -254,16 +165,16 @@ int reduce(Context& context, const MeshReport& mesh, const std::vector<ProcMeshR
       [&](const ProcMeshRef& view, const Result<Accumulation>& part) {
         merge_into(all, reducer, view, part);
       });
-  return show_reduced(mesh, all, arguments);
+  return show_reduced(mesh, all, arguments.reduce, arguments.hosts.json);
 }
 
 /// The ranks that a cast did not reach, and why, by create rank. Each is asked behind the message
 /// what it goes by: it answers in order, also while its program computes, and what it could not
 /// take has come back by then.
-std::map<std::uint64_t, Error> missed_ranks(Context& context, const std::vector<ProcMeshRef>& views,
-                                            const Message& message, const ReturnedCopies& returned,
-                                            std::chrono::milliseconds limit) {
-  std::map<std::uint64_t, Error> missed;
+RankErrors missed_ranks(Context& context, const std::vector<ProcMeshRef>& views,
+                        const Message& message, const ReturnedCopies& returned,
+                        std::chrono::milliseconds limit) {
+  RankErrors missed;
   ask_all(
       views, limit,
       [&](const ProcMeshRef& view, std::chrono::milliseconds left) {
@@ -300,33 +211,6 @@ std::map<std::uint64_t, Error> missed_ranks(Context& context, const std::vector<
   return missed;
 }
 
-/// Each line of an answer with its rank in front.
-void print_lines(const std::string& prefix, std::string_view text) {
-  do {
-    const auto end = text.find('\n');
-    std::cout << prefix << text.substr(0, end) << "\n";
-    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-  } while (!text.empty());
-}
-
-int show(const MeshReport& mesh, const Answers& answers, const TalkArguments& arguments) {
-  int code = 0;
-  const auto prefixes = make_prefixes(base_of(mesh.name), mesh.region.extent());
-  for (const auto& [rank, answer] : answers) {
-    if (!answer) code = 1;
-    if (arguments.hosts.json) continue;
-    if (!answer) {
-      complain(prefixes[rank] + with_end(mesh, rank, answer.error()).to_string());
-    } else if (arguments.raw) {
-      std::cout << *answer;
-    } else {
-      print_lines(prefixes[rank], *answer);
-    }
-  }
-  if (arguments.hosts.json) print_answers(mesh, answers);
-  return code;
-}
-
 int complain_of(const std::string& why, int code) {
   complain(why);
   return code;
@@ -343,17 +227,7 @@ int cast_all(ChosenRanks& chosen, const Message& message, const ReturnedCopies& 
   }
   const auto missed =
       missed_ranks(hosts.context, views, message, returned, arguments.hosts.timeout);
-  if (arguments.hosts.json) {
-    std::cout << dump({{"mesh", mesh.name},
-                       {"ranks", ranks},
-                       {"bytes", message.body.size()},
-                       {"errors", errors_json(mesh, missed)}},
-                      2)
-              << "\n";
-  } else {
-    complain_of_ranks(mesh, missed);
-  }
-  return missed.empty() ? 0 : kFailed;
+  return show_cast(mesh, missed, ranks, message.body.size(), arguments.hosts.json);
 }
 
 int talk(const TalkArguments& arguments) {
@@ -378,7 +252,10 @@ int talk(const TalkArguments& arguments) {
   if (!arguments.reduce.empty())
     return reduce(hosts.context, mesh, views, *message, *reducer, arguments);
   if (arguments.is_call)
-    return show(mesh, call_all(hosts.context, views, *message, arguments.hosts.timeout), arguments);
+    return show_answers(mesh, call_all(hosts.context, views, *message, arguments.hosts.timeout),
+                        arguments.hosts.json ? AnswerForm::json
+                        : arguments.raw      ? AnswerForm::raw
+                                             : AnswerForm::lines);
   return cast_all(std::get<ChosenRanks>(found), *message, returned, arguments);
 }
 
