@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "client/src/base/wire_reports.h"
+#include "client/src/host_mesh/host_mesh_impl.h"
 #include "common/wire/wire_values.h"
 #include "wire/lifecycle_generated.h"
 #include "wire/supervision_generated.h"
@@ -81,6 +82,7 @@ void MeshStop::on_ordered(std::size_t place, const Result<ControlMessage>& answe
   if (answer.error().code() == ErrorCode::unauthorised)
     return finish(fail(answer.error().within("stop " + order_.mesh + ": host " +
                                              places_[place].host.to_string())));
+  if (has_ended(places_[place])) return end_with_host(places_[place]);
   places_[place].problem = answer.error().to_string();
   again(place, &MeshStop::order);
 }
@@ -95,6 +97,7 @@ void MeshStop::on_read(std::size_t index, const Result<ControlMessage>& answer) 
   auto& place = places_[index];
   if (!answer) {
     if (answer.error().code() == ErrorCode::not_exist) return done(place);
+    if (has_ended(place)) return end_with_host(place);
     place.problem = answer.error().to_string();
     return again(index, &MeshStop::read);
   }
@@ -129,8 +132,29 @@ void MeshStop::await(std::size_t index) {
 
 void MeshStop::on_awaited(std::size_t place, const Result<ControlMessage>& answer) {
   if (answer) return read(place);
+  if (has_ended(places_[place])) return end_with_host(places_[place]);
   // A host that takes no more waits is asked now and then.
   again(place, &MeshStop::read);
+}
+
+bool MeshStop::has_ended(const Place& place) const {
+  const auto socket = core_.ways().find(place.host).socket.value_or(place.host);
+  if (socket.transport() != Transport::unix_socket) return false;
+  const auto found = probe(socket);
+  return !found && found.error().code() == ErrorCode::not_exist;
+}
+
+void MeshStop::end_with_host(Place& place) {
+  place.problem.clear();
+  if (place.report) {
+    for (auto& rank : place.report->ranks) {
+      if (rank.is_terminal()) continue;
+      rank.state = ProcState::failed;
+      rank.cause = Cause::host_lost;
+      rank.reason = "ended with its host";
+    }
+  }
+  done(place);
 }
 
 std::vector<std::uint64_t> MeshStop::open_ranks(const Place& place) const {

@@ -59,6 +59,11 @@ class MeshStop : public std::enable_shared_from_this<MeshStop> {
   template <typename Body>
   void ask(std::size_t place, Body body, std::chrono::milliseconds limit, Taker take);
 
+  /// Whether that is a host of this machine that has ended: nobody listens at its socket any more,
+  /// which its warden holds open, and nothing outlives the warden.
+  bool has_ended(const Place& place) const;
+  /// Its ranks have ended with it.
+  void end_with_host(Place& place);
   std::vector<std::uint64_t> open_ranks(const Place& place) const;
   void done(Place& place);
   void finish(Outcome outcome);

@@ -256,6 +256,27 @@ TEST_CASE("cli: stop ends a mesh by its base name, and its launcher hears of it"
   CHECK(other.process.wait_exit(in_time) == ExitStatus::exited(143));
 }
 
+TEST_CASE("cli: a stop that waits for ranks ends when their host has ended") {
+  StandingHost host;
+  Process launcher(
+      cli({"run", "--hosts", host.address(), "--name", "deaf", "--grace", "100s", "--no-prefix",
+           "--", "sh", "-c", "trap '' TERM; echo up; exec " + own_sleep()}));
+  launcher.wait_for_output("up\n", in_time);
+  Process stop(
+      cli({"stop", "deaf", "--grace", "100s", "--timeout", "200s", "--hosts", host.address()}));
+  REQUIRE(wait_until(
+      [&] {
+        return run_cli({"ps", "--hosts", host.address()}).out.find(" stopping") !=
+               std::string::npos;
+      },
+      in_time));
+  REQUIRE(::kill(host.roles().warden, SIGKILL) == 0);
+  CHECK(stop.wait_exit(in_time) == ExitStatus::exited(0));
+  INFO(stop.err());
+  CHECK(stop.out().find(": 1 rank ended") != std::string::npos);
+  CHECK(launcher.wait_exit(in_time).code.has_value());
+}
+
 TEST_CASE("cli: shutdown ends hosts and their procs, and the address can be bound again at once") {
   const TempDir dir;
   const Words tcp_host = {"--insecure", "--bind", "tcp:127.0.0.1:0"};
