@@ -39,6 +39,7 @@ MeshStop::Outcome MeshStop::run() {
 void MeshStop::start() {
   timer_ = core_.reactor().at(order_.end,
                               [self = shared_from_this()] { self->finish(self->outcome()); });
+  for (auto& place : places_) place.has_socket = probe_socket(place).has_value();
   for (std::size_t place = 0; place < places_.size(); ++place) order(place);
   if (places_.empty()) finish(outcome());
 }
@@ -137,10 +138,16 @@ void MeshStop::on_awaited(std::size_t place, const Result<ControlMessage>& answe
   again(place, &MeshStop::read);
 }
 
-bool MeshStop::has_ended(const Place& place) const {
+Result<void> MeshStop::probe_socket(const Place& place) const {
   const auto socket = core_.ways().find(place.host).socket.value_or(place.host);
-  if (socket.transport() != Transport::unix_socket) return false;
-  const auto found = probe(socket);
+  if (socket.transport() != Transport::unix_socket)
+    return fail(ErrorCode::refused, "no unix socket");
+  return probe(socket);
+}
+
+bool MeshStop::has_ended(const Place& place) const {
+  if (!place.has_socket) return false;
+  const auto found = probe_socket(place);
   return !found && found.error().code() == ErrorCode::not_exist;
 }
 

@@ -42,6 +42,8 @@ class MeshStop : public std::enable_shared_from_this<MeshStop> {
     std::optional<MeshReport> report = {};
     std::string problem = {};
     bool is_done = false;
+    /// We can see its unix socket: somebody listened there when the stop began.
+    bool has_socket = false;
     Time awaited = {};
   };
   using Step = void (MeshStop::*)(std::size_t place);
@@ -59,6 +61,8 @@ class MeshStop : public std::enable_shared_from_this<MeshStop> {
   template <typename Body>
   void ask(std::size_t place, Body body, std::chrono::milliseconds limit, Taker take);
 
+  /// What connecting to its unix socket says; other hosts have none (refused).
+  Result<void> probe_socket(const Place& place) const;
   /// Whether that is a host of this machine that has ended: nobody listens at its socket any more,
   /// which its warden holds open, and nothing outlives the warden.
   bool has_ended(const Place& place) const;
