@@ -28,7 +28,7 @@ struct StoryEntry {
   RankSet ranks;
   /// When: a rank's end, else when it was written down.
   std::chrono::system_clock::time_point time;
-  /// So many ends are told as one.
+  /// The number of ends that this entry tells.
   std::size_t ends = 1;
   /// Some rank ended like that in several attempts.
   bool is_repeated = false;

@@ -19,6 +19,8 @@ constexpr milliseconds kAskLimit{5000};
 /// A host waits this long for ends before we ask it again: its agent may have been replaced, and
 /// the new one knows of no wait.
 constexpr milliseconds kAwaitLimit{2000};
+/// What a host has started is gone so long after its warden, however that ended (spec 4.7).
+constexpr milliseconds kNothingLeft{2000};
 /// The time between two tries.
 constexpr milliseconds kAgain{250};
 
@@ -83,7 +85,7 @@ void MeshStop::on_ordered(std::size_t place, const Result<ControlMessage>& answe
   if (answer.error().code() == ErrorCode::unauthorised)
     return finish(fail(answer.error().within("stop " + order_.mesh + ": host " +
                                              places_[place].host.to_string())));
-  if (has_ended(places_[place])) return end_with_host(places_[place]);
+  if (may_end_with_host(place)) return;
   places_[place].problem = answer.error().to_string();
   again(place, &MeshStop::order);
 }
@@ -98,7 +100,7 @@ void MeshStop::on_read(std::size_t index, const Result<ControlMessage>& answer) 
   auto& place = places_[index];
   if (!answer) {
     if (answer.error().code() == ErrorCode::not_exist) return done(place);
-    if (has_ended(place)) return end_with_host(place);
+    if (may_end_with_host(index)) return;
     place.problem = answer.error().to_string();
     return again(index, &MeshStop::read);
   }
@@ -133,7 +135,7 @@ void MeshStop::await(std::size_t index) {
 
 void MeshStop::on_awaited(std::size_t place, const Result<ControlMessage>& answer) {
   if (answer) return read(place);
-  if (has_ended(places_[place])) return end_with_host(places_[place]);
+  if (may_end_with_host(place)) return;
   // A host that takes no more waits is asked now and then.
   again(place, &MeshStop::read);
 }
@@ -149,6 +151,16 @@ bool MeshStop::has_ended(const Place& place) const {
   if (!place.has_socket) return false;
   const auto found = probe_socket(place);
   return !found && found.error().code() == ErrorCode::not_exist;
+}
+
+bool MeshStop::may_end_with_host(std::size_t index) {
+  if (!has_ended(places_[index])) return false;
+  core_.reactor().after(kNothingLeft, [self = shared_from_this(), index] {
+    if (self->is_over_) return;
+    auto& place = self->places_[index];
+    self->has_ended(place) ? self->end_with_host(place) : self->order(index);
+  });
+  return true;
 }
 
 void MeshStop::end_with_host(Place& place) {

@@ -66,6 +66,8 @@ class MeshStop : public std::enable_shared_from_this<MeshStop> {
   /// Whether that is a host of this machine that has ended: nobody listens at its socket any more,
   /// which its warden holds open, and nothing outlives the warden.
   bool has_ended(const Place& place) const;
+  /// Whether it has ended. If so, its ranks count as ended when nothing of them can be left.
+  bool may_end_with_host(std::size_t place);
   /// Its ranks have ended with it.
   void end_with_host(Place& place);
   std::vector<std::uint64_t> open_ranks(const Place& place) const;
