@@ -165,7 +165,7 @@ TEST_CASE(
     keys.server_key = TextKeys().public_key;
     ZmtpClient client(loop, with.endpoint, &keys);
     REQUIRE(loop.until([&] { return client.ended == 1; }));
-    CHECK((client.failed == BrokerSocket::Failure::silent));
+    CHECK(is_without_a_word(client.failed));
     CHECK(client.opened == 0);
   }
   SUBCASE("only the ROUTER has keys") {
