@@ -1,6 +1,7 @@
 // What a launcher and a host that it starts from afar say to each other on stdin and stdout. The
 // first byte says which of them reads it.
 #include <algorithm>
+#include <filesystem>
 #include <string>
 
 #include "cli/hosts/remote_order.h"
@@ -23,7 +24,10 @@ void check_orders(std::string_view text) {
   FUZZ_CHECK(options.binds.size() == 1 && options.key_files.size() >= 2, text);
   for (const auto& [path, contents] : options.key_files) {
     // Nothing is written elsewhere than in the folder of keys, and no key brings lines of its own.
-    FUZZ_CHECK(!path.starts_with('/') && path.find("..") == std::string::npos, path);
+    // A host may be called "h.": its file is h..pub, which leads nowhere else.
+    FUZZ_CHECK(std::ranges::none_of(std::filesystem::path(path),
+                                    [](const auto& part) { return part == "/" || part == ".."; }),
+               path);
     const auto lines = static_cast<std::size_t>(std::count(contents.begin(), contents.end(), '\n'));
     FUZZ_CHECK(lines == (path == "own.key" ? 2U : 1U), contents);
   }
