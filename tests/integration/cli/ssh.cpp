@@ -82,6 +82,36 @@ TEST_CASE("cli: run starts hosts over ssh, runs there, and leaves nothing" *
   CHECK(wait_until([&] { return site.is_empty(); }, in_time));
 }
 
+TEST_CASE("cli: run --use over ssh goes on with the spare when a host is killed" *
+          doctest::skip(!SshServer::why_not().empty())) {
+  SshSite site;
+  const std::string sleep = own_sleep();
+  Process launcher(
+      cli({"run", "--hosts", "ssh:a,b,c", "--use", "2", "-n", "4", "--no-prefix", "--", "sh", "-c",
+           "if [ $MESHBUS_JOB_ATTEMPT = 0 ]; then " + sleep +
+               "; fi; echo rank $RANK of $WORLD_SIZE went on"}),
+      site.options());
+  REQUIRE(wait_until([&] { return sleepers(sleep).size() == 4; }, in_time));
+  // The keeper of a host that has ranks is the parent of a rank's sh.
+  const pid_t rank = sleepers(sleep).front().parent;
+  pid_t keeper = 0;
+  for (const auto& process : all_processes()) {
+    if (process.pid == rank) keeper = process.parent;
+  }
+  REQUIRE(keeper > 1);
+  ::kill(keeper, SIGKILL);
+  const auto status = launcher.wait_exit(in_time);
+  INFO(launcher.describe());
+  CHECK(status == ExitStatus::exited(0));
+  const auto lines = sorted(lines_of(launcher.out()));
+  REQUIRE(lines.size() == 4);
+  for (std::size_t i = 0; i < 4; ++i)
+    CHECK(lines[i] == "rank " + std::to_string(i) + " of 4 went on");
+  CHECK(launcher.err().find("attempt 2 of the job on 2 hosts, 0 hosts to spare") !=
+        std::string::npos);
+  CHECK(wait_until([&] { return site.is_empty(); }, in_time));
+}
+
 TEST_CASE("cli: no secret of hosts started over ssh is in an argument or an environment" *
           doctest::skip(!SshServer::why_not().empty())) {
   SshSite site;
