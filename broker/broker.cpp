@@ -288,6 +288,11 @@ void Broker::Impl::make_parts(const BrokerOptions& options, const HostAddr& host
   watchers_.emplace(reactor_, *router_);
   registry_.emplace(reactor_, *listener_, connections_, *queues_, *router_, *links_, *watchers_,
                     monitor, registry_options(host, options));
+  if (options.config.flag(keys::direct_paths)) {
+    registry_->set_direct(true);
+    // What goes by a direct path is not seen here.
+    if (tap_) tap_->on_change([this] { registry_->set_direct(!tap_->is_wanted()); });
+  }
   AuditTrail* audit = audit_ ? &*audit_ : nullptr;
   const LinkChaos chaos(reactor_, *links_,
                         {.is_allowed = options.config.flag(keys::chaos_allowed),

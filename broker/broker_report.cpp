@@ -46,6 +46,8 @@ wire::BrokerCountersT BrokerReport::counters_event() const {
   event.refused_handshakes = now.refused_handshakes;
   event.refused_messages = now.refused_messages;
   event.received_bytes = now.received_bytes;
+  event.direct = now.direct;
+  event.direct_bytes = now.direct_bytes;
   event.links = links_.connected();
   event.held = held();
   event.peers = connections_.size();

@@ -45,6 +45,8 @@ BrokerRequests::BrokerRequests(Router& router, LinkTable& links, PeerRegistry& r
       .on<wire::Bye>(Role::observe, std::bind_front(&BrokerRequests::on_bye, this))
       .on<wire::Introduce>(Role::observe, std::bind_front(&BrokerRequests::on_introduce, this))
       .on<wire::Watch>(Role::observe, std::bind_front(&BrokerRequests::on_watch, this))
+      .on<wire::DirectTraffic>(Role::observe,
+                               std::bind_front(&BrokerRequests::on_direct_traffic, this))
       .on<wire::GetEvents>(Role::operate, std::bind_front(&BrokerRequests::on_get_events, this))
       .on<wire::StartChaos>(Role::operate, std::bind_front(&BrokerRequests::on_start_chaos, this))
       .on<wire::GetHost>(Role::observe, [this](Peer*, const Request& request,
@@ -151,7 +153,19 @@ void BrokerRequests::on_start_chaos(Peer*, const Request& request, const wire::S
   answer(request, std::move(started));
 }
 
+void BrokerRequests::on_direct_traffic(Peer* via, const Request&,
+                                       const wire::DirectTraffic& traffic) {
+  if (via == nullptr || via->identity.is_link()) return;
+  DirectCount& known = via->direct;
+  // Totals: what a peer says can only grow, and nothing is counted twice.
+  if (traffic.messages() < known.messages || traffic.bytes() < known.bytes) return;
+  counters_.direct += traffic.messages() - known.messages;
+  counters_.direct_bytes += traffic.bytes() - known.bytes;
+  known = {traffic.messages(), traffic.bytes()};
+}
+
 void BrokerRequests::on_watch(Peer*, const Request& request, const wire::Watch& watch) {
+  if (watch.key() != 0 && watch.proc()->size() == 0) return this->watch(request, watch.key(), "");
   const auto proc = ProcId::parse(watch.proc()->string_view());
   if (!proc) return refuse(request, proc.error());
   if (proc->host() != router_.own().address())
@@ -159,11 +173,15 @@ void BrokerRequests::on_watch(Peer*, const Request& request, const wire::Watch& 
                   Error(ErrorCode::unroutable, proc->to_string() + " is not of this host, " +
                                                    router_.own().address().to_string() +
                                                    "; ask the broker of its host"));
+  this->watch(request, proc->key(), proc->to_string());
+}
+
+void BrokerRequests::watch(const Request& request, std::uint64_t key, const std::string& text) {
   if (request.head.id == 0) return;
-  const auto incarnation = watchers_.add(*proc, request.envelope, request.head.id);
+  const auto incarnation = watchers_.add(key, request.envelope, request.head.id);
   if (!incarnation) return refuse(request, incarnation.error());
   answer(request, wire::AckT());
-  if (*incarnation == 0) watchers_.tell_gone(*proc, request.envelope, request.head.id);
+  if (*incarnation == 0) watchers_.tell_gone(text, request.envelope, request.head.id);
 }
 
 }  // namespace meshbus

@@ -39,6 +39,9 @@ class BrokerRequests {
   void on_bye(Peer* via, const Request& request, const wire::Bye& bye);
   void on_introduce(Peer* via, const Request& request, const wire::Introduce& introduce);
   void on_watch(Peer* via, const Request& request, const wire::Watch& watch);
+  /// `text`: of the proc, or nothing.
+  void watch(const Request& request, std::uint64_t key, const std::string& text);
+  void on_direct_traffic(Peer* via, const Request& request, const wire::DirectTraffic& traffic);
   void on_get_events(Peer* via, const Request& request, const wire::GetEvents& get);
   void on_start_chaos(Peer* via, const Request& request, const wire::StartChaos& start);
   /// Errors: unroutable, unauthorised, identity_mismatch.

@@ -4,6 +4,7 @@
 
 #include "common/base/log.h"
 #include "common/wire/control.h"
+#include "common/wire/protocol.h"
 
 namespace meshbus {
 namespace {
@@ -87,6 +88,22 @@ void PeerRegistry::welcome(Peer& peer) {
   welcome.version = peer.identity.version;
   welcome.role = peer.identity.role;
   router_.originate_to(peer, encode_control({}, std::move(welcome)));
+  if (is_direct_) tell_rule(peer);
+}
+
+void PeerRegistry::tell_rule(Peer& peer) {
+  const Identity& identity = peer.identity;
+  const bool is_program =
+      identity.kind == wire::PeerKind::proc || identity.kind == wire::PeerKind::launcher;
+  if (!is_program || (identity.capabilities & kCapabilityDirect) == 0 || peer.is_ended) return;
+  wire::DirectRuleT rule;
+  rule.is_allowed = is_direct_;
+  router_.originate_to(peer, encode_control({}, std::move(rule)));
+}
+
+void PeerRegistry::set_direct(bool is_allowed) {
+  if (std::exchange(is_direct_, is_allowed) == is_allowed) return;
+  for (const auto& [id, peer] : connections_.all()) tell_rule(*peer);
 }
 
 void PeerRegistry::end(Peer& peer, const std::string& reason, bool is_last) {

@@ -44,11 +44,14 @@ class PeerRegistry {
   /// Stops sending to that peer and returns what waits for it. Its last messages are still taken
   /// for a while, and its watchers told after these. `is_last`: a link's broker ends, too.
   void end(Peer& peer, const std::string& reason, bool is_last = false);
+  /// Whether procs may use direct paths (DirectRule in bus.fbs): tells them when that changes.
+  void set_direct(bool is_allowed);
 
  private:
   void add_link(Peer& peer);
   void add_proc(Peer& peer);
   void welcome(Peer& peer);
+  void tell_rule(Peer& peer);
   void destroy_later(ConnectionId connection);
   void on_heartbeat_timer();
 
@@ -61,6 +64,7 @@ class PeerRegistry {
   Watchers& watchers_;
   Monitor* monitor_;
   Options options_;
+  bool is_direct_ = false;
   Reactor::TimerId heartbeat_timer_ = 0;
   const std::string heartbeat_body_;
   /// Lets a timer see that this object is gone.

@@ -13,22 +13,23 @@ constexpr std::chrono::milliseconds kLastMessages{1};
 
 }  // namespace
 
-Result<std::uint64_t> Watchers::add(const ProcId& proc, const wire::Envelope& sender,
+Result<std::uint64_t> Watchers::add(std::uint64_t key, const wire::Envelope& sender,
                                     std::uint64_t request) {
-  const Peer* peer = router_.routes().find(proc.key());
+  const Peer* peer = router_.routes().find(key);
   if (peer == nullptr) return 0;
   const std::uint64_t incarnation = peer->identity.incarnation;
-  if (!watches_.add(proc.key(), {sender.source_proc(), sender.source_host(),
-                                 sender.source_incarnation(), request, incarnation}))
+  if (!watches_.add(key, {sender.source_proc(), sender.source_host(), sender.source_incarnation(),
+                          request, incarnation}))
     return fail(ErrorCode::queue_full, "too many watches: this broker has " +
                                            std::to_string(watches_.size()) +
                                            " of all its watchers already, or too many of this one");
   return incarnation;
 }
 
-void Watchers::tell_gone(const ProcId& proc, const wire::Envelope& sender, std::uint64_t request) {
+void Watchers::tell_gone(const std::string& proc, const wire::Envelope& sender,
+                         std::uint64_t request) {
   send_gone({sender.source_proc(), sender.source_host(), sender.source_incarnation(), request, 0},
-            proc.to_string(), 0, "it is not registered");
+            proc, 0, "it is not registered");
 }
 
 void Watchers::tell_later(const Identity& identity, const std::string& reason) {

@@ -24,10 +24,9 @@ class Watchers {
 
   /// The sender of that envelope watches a proc of this host: the incarnation that it found, 0 =
   /// the proc is not registered, and tell_gone() is due. Errors: queue_full (too many watches).
-  Result<std::uint64_t> add(const ProcId& proc, const wire::Envelope& sender,
-                            std::uint64_t request);
+  Result<std::uint64_t> add(std::uint64_t key, const wire::Envelope& sender, std::uint64_t request);
   /// Tells a watcher that the proc is not registered.
-  void tell_gone(const ProcId& proc, const wire::Envelope& sender, std::uint64_t request);
+  void tell_gone(const std::string& proc, const wire::Envelope& sender, std::uint64_t request);
   /// A peer has ended: tells its watchers after its last messages, unless the same incarnation
   /// has come back by then; and its own watches end.
   void on_end(const Identity& identity, const std::string& reason) { tell_later(identity, reason); }

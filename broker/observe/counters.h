@@ -24,6 +24,8 @@ inline constexpr std::size_t kDropReasons = 4;
 struct Counters {
   std::uint64_t received = 0;
   std::uint64_t received_bytes = 0;  ///< Their bytes, envelopes included.
+  std::uint64_t direct = 0;          ///< Went past this broker by direct paths, as peers report.
+  std::uint64_t direct_bytes = 0;    ///< Their bytes, envelopes included.
   std::uint64_t originated = 0;
   std::uint64_t delivered =
       0;  ///< Handed to the socket of the receiver, or taken by the broker of its host.

@@ -96,6 +96,7 @@ void Tap::subscribe(const std::string& topic) {
     log::info("the tap of this broker has a subscriber");
     turn_end_ = reactor_.add_turn_end([this] { on_turn_end(); });
     timer_ = reactor_.after(kSilence, [this] { on_second(); });
+    on_change_();
   }
   publish(topic, found->second);
 }
@@ -106,6 +107,7 @@ void Tap::unsubscribe(const std::string& topic) {
   reactor_.forget_turn_end(std::exchange(turn_end_, 0));
   reactor_.cancel(std::exchange(timer_, 0));
   names_.clear();
+  on_change_();
 }
 
 void Tap::refuse(const std::string& topic, const Error& error) {

@@ -41,6 +41,8 @@ class Tap {
   Tap(const Tap&) = delete;
   Tap& operator=(const Tap&) = delete;
 
+  /// Called when is_wanted() has changed.
+  void on_change(std::function<void()> handler) { on_change_ = std::move(handler); }
   /// Whether there is a subscriber.
   bool is_wanted() const noexcept { return !streams_.empty(); }
   /// A message that is passed on. To be called only while is_wanted().
@@ -72,6 +74,7 @@ class Tap {
   Reactor& reactor_;
   Monitor::Speaker speaker_;
   NameOf find_text_;
+  std::function<void()> on_change_ = [] {};
   std::uint64_t own_key_;
   zmq::socket_t socket_;
   std::optional<SocketFile> file_;

@@ -45,6 +45,12 @@ struct Identity {
   }
 };
 
+/// What a peer says that it has sent by direct paths (DirectTraffic in bus.fbs).
+struct DirectCount {
+  std::uint64_t messages = 0;
+  std::uint64_t bytes = 0;
+};
+
 /// Flow control of one connection, in bytes (FrameHeader.credit).
 struct CreditWindow {
   /// Data that came from the peer and has left this broker, and as much of it as the peer was told.
@@ -98,6 +104,7 @@ struct Peer {
   bool is_refusal_logged = false;
   /// The refusal of an introduction has been logged (once per peer).
   bool is_introduction_logged = false;
+  DirectCount direct;
 };
 
 }  // namespace meshbus

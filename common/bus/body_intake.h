@@ -31,6 +31,7 @@ class BodyIntake {
   /// The body of a message with flag `chunked`. Errors: malformed_message, not_exist.
   Result<ChunkStore::Taken> take(const wire::Envelope& from, Bytes body);
   const ShareInbox& inbox() const noexcept { return inbox_; }
+  ShareInbox& inbox() noexcept { return inbox_; }
   /// Bodies that were taken as shared memory.
   std::uint64_t mapped() const noexcept { return mapped_; }
 

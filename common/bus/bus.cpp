@@ -46,7 +46,10 @@ Bus::Bus(Reactor& reactor, Session::Options options, Dispatcher handlers, Events
   } else if (auto name = ProcName::parse(options.hello.peer)) {
     own_name_ = *name;
   }
-  turn_end_ = reactor_.add_turn_end([this] { delivery_.watch(); });
+  turn_end_ = reactor_.add_turn_end([this] {
+    flush_direct();
+    delivery_.watch();
+  });
 }
 
 Bus::~Bus() {
@@ -57,6 +60,7 @@ Session::Events Bus::session_events() {
   Session::Events events;
   events.on_welcome = [this](const wire::Welcome& welcome) { on_welcome(welcome); };
   events.on_lost = [this](const std::string& reason) {
+    direct_.on_session_lost();
     fail_all(Error(ErrorCode::fate_unknown, reason + "; whether it was done is not known"));
     if (events_.on_down) events_.on_down(reason);
   };
@@ -104,11 +108,23 @@ void Bus::close(const std::string& reason, std::chrono::milliseconds linger) {
   is_closed_ = true;
   postbox_.set_packable(false);
   if (is_up()) delivery_.acknowledge();
+  flush_direct();
+  direct_.on_session_lost();
   session_.close(reason, linger);
   fail_all(Error(ErrorCode::fate_unknown, "this side left the bus: " + reason));
 }
 
+void Bus::hold_data(bool held) {
+  session_.hold_data(held);
+  direct_.hold_data(held);
+}
+
+void Bus::flush_direct() {
+  if (direct_.flush()) session_.note_sent();
+}
+
 void Bus::flush() {
+  flush_direct();
   session_.flush();
   delivery_.watch();
 }
@@ -309,6 +325,7 @@ void Bus::give_up_call(std::uint64_t id, const Error& why) {
 
 void Bus::give_up(const Destination& to, const std::string& why) {
   const Error error(ErrorCode::fate_unknown, why);
+  if (postbox_.receiver_of(to.proc, to.host).host == 0) direct_.forget(to.proc);
   requests_.fail_to({to.proc, to.host}, error);
   casts_.calls().fail_to(to.proc, error);
 }
@@ -327,6 +344,13 @@ Bus::Traffic Bus::traffic() const {
 void Bus::on_message(const FrameReader::Message& message,
                      const std::shared_ptr<const void>& frame) {
   if (!session_.is_up()) return log::debug("bus: what a broker says before its Welcome is dropped");
+  if (!direct_.empty() && message.envelope.lane() == wire::Lane::data &&
+      postbox_.is_of_host(message.envelope, 0))
+    direct_.receive_from(message.envelope.source_proc());
+  handle(message, frame);
+}
+
+void Bus::handle(const FrameReader::Message& message, const std::shared_ptr<const void>& frame) {
   switch (message.envelope.kind()) {
     case wire::Kind::control: on_control(message); return;
     case wire::Kind::reply:
@@ -351,6 +375,8 @@ void Bus::on_message(const FrameReader::Message& message,
       return intake_.on_chunk(message.envelope, header, body);
     if ((message.envelope.flags() & kFlagShare) != 0)
       return intake_.on_share(message.envelope, header, body);
+    if ((message.envelope.flags() & kFlagDirect) != 0)
+      return direct_.on_call(message.envelope, header, body);
   }
   std::shared_ptr<const void> owner = frame;
   if ((message.envelope.flags() & kFlagChunked) != 0) {
@@ -389,6 +415,11 @@ void Bus::on_control(const FrameReader::Message& message) {
     return on_undeliverable(from, *undeliverable);
   if (const auto* taken = control->body_as<wire::Taken>(); taken != nullptr && head.id == 0)
     return delivery_.on_acknowledged(from, *taken);
+  if (from.role() == Role::broker && from.source_proc() == 0 && postbox_.is_of_host(from, 0)) {
+    if (const auto* rule = control->body_as<wire::DirectRule>())
+      return direct_.set_allowed(rule->is_allowed());
+    if (control->body_as<wire::Gone>() != nullptr && direct_.on_gone(head.id)) return;
+  }
   if (control->body_as<wire::AskTaken>() != nullptr) return delivery_.on_question(from, head.id);
   const Request request{from, {.id = head.id, .deadline_ms = head.deadline_ms}};
   if (auto done = handlers_.dispatch(request, **control); !done) {

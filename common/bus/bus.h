@@ -17,6 +17,7 @@
 #include "common/bus/cast_sender.h"
 #include "common/bus/delivery_tracker.h"
 #include "common/bus/destination.h"
+#include "common/bus/direct_paths.h"
 #include "common/bus/held_body.h"
 #include "common/bus/introductions.h"
 #include "common/bus/postbox.h"
@@ -81,6 +82,8 @@ class Bus {
     /// it came, unless it is given back. Runs its argument, on the reactor's thread, when that is
     /// so of all messages that came until now.
     std::function<void(std::function<void()>)> when_taken;
+    /// Bytes that were handed out and wait for the program; if not set, there are none.
+    std::function<std::size_t()> backlog;
   };
   /// Messages without an answer: what became of those that were sent, and how many were taken.
   struct Traffic : Postbox::Counts {
@@ -210,8 +213,14 @@ class Bus {
 
   /// See Session.
   void flush_early() { session_.flush_early(); }
-  void hold_data(bool held) { session_.hold_data(held); }
-  std::size_t inbox_bytes() const noexcept { return session_.inbox_bytes(); }
+  void hold_data(bool held);
+  std::size_t inbox_bytes() const noexcept {
+    return session_.inbox_bytes() + direct_.inbox_bytes();
+  }
+  /// Whether procs of our host with which we talk enough may be reached without the broker. Off at
+  /// first.
+  void set_direct(bool is_wanted) { direct_.set_wanted(is_wanted); }
+  const DirectPaths& direct() const noexcept { return direct_; }
   /// Large bodies of ours, answers included, that have not arrived.
   std::size_t large_under_way() const { return bodies_.count() + cast_chunks_.count(); }
   /// Receives the large bodies of others.
@@ -225,6 +234,7 @@ class Bus {
 
  private:
   Session::Events session_events();
+  void flush_direct();
   DeliveryTracker::Events delivery_events();
   /// Introduces the host, numbers and queues the message; its number, or 0 when the queue is full.
   std::uint64_t post(const Destination& to, const wire::Envelope& envelope, Bytes body,
@@ -233,6 +243,8 @@ class Bus {
                          MessagePart* detached);
   void on_welcome(const wire::Welcome& welcome);
   void on_message(const FrameReader::Message& message, const std::shared_ptr<const void>& frame);
+  /// The same, whichever way it came.
+  void handle(const FrameReader::Message& message, const std::shared_ptr<const void>& frame);
   void on_control(const FrameReader::Message& message);
   /// At least 1 ms.
   std::chrono::milliseconds time_until(Reactor::Time until) const;
@@ -267,6 +279,14 @@ class Bus {
   CastChunks cast_chunks_{reactor_, requests_, casts_};
   CastBodies cast_bodies_{requests_, postbox_, bodies_, cast_chunks_};
   BodyIntake intake_{reactor_, responder_, postbox_};
+  DirectPaths direct_{reactor_,
+                      postbox_,
+                      requests_,
+                      responder_,
+                      intake_.inbox(),
+                      [this] { return events_.backlog ? events_.backlog() : 0; },
+                      [this](const FrameReader::Message& message,
+                             const std::shared_ptr<const void>& frame) { handle(message, frame); }};
   RefusalLog refusals_;
   std::uint64_t turn_end_ = 0;
   /// close() was called: nothing that waited for its body can leave.

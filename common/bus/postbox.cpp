@@ -22,8 +22,12 @@ std::uint64_t Postbox::post_locked(const wire::Envelope& unnumbered, Bytes body,
   envelope.mutate_sequence(next_);
   const std::size_t length = body.size();
   const bool is_counted = is_tracked(envelope);
-  if ((is_counted && !sent_.has_room()) || !session_.push_locked(envelope, body, detached))
+  if (is_counted && !sent_.has_room()) return 0;
+  if (auto* const outlet = outlet_for(envelope, length)) {
+    direct_.push(*outlet, envelope, body, detached);
+  } else if (!session_.push_locked(envelope, body, detached)) {
     return 0;
+  }
   if (is_counted) {
     remember(receiver_of(envelope.destination_proc(), envelope.destination_host()), envelope,
              length);
@@ -31,6 +35,18 @@ std::uint64_t Postbox::post_locked(const wire::Envelope& unnumbered, Bytes body,
     ++no_return_;
   }
   return next_++;
+}
+
+DirectOutlets::Outlet* Postbox::outlet_for(const wire::Envelope& envelope, std::size_t bytes) {
+  if (!direct_.is_enabled() || envelope.lane() != wire::Lane::data ||
+      (envelope.destination_host() != 0 && envelope.destination_host() != own_host_))
+    return nullptr;
+  // It asks whether all before it has arrived; what comes after it may wait already.
+  if ((envelope.flags() & kFlagDirect) != 0) return nullptr;
+  auto* const outlet = direct_.outlet_for(envelope);
+  if (outlet == nullptr || DirectOutlets::is_fit(envelope, bytes)) return outlet;
+  direct_.close(envelope.destination_proc(), session_.outbox());
+  return nullptr;
 }
 
 void Postbox::remember(const SentMessages::Receiver& to, wire::Envelope envelope,
@@ -44,8 +60,12 @@ std::uint64_t Postbox::post_cast(const CastPlan& plan, std::size_t piece, wire::
   const Bytes body = bytes_of(part.data(), part.size());
   const auto lock = session_.lock();
   envelope.mutate_sequence(next_);
-  if (!session_.push_locked(envelope, body, body.size() > kInlineLimit ? &part : nullptr)) return 0;
   const auto& ordinals = plan.pieces[piece].ordinals;
+  if (direct_.is_enabled()) {
+    for (const auto ordinal : ordinals)
+      direct_.close(plan.targets[ordinal].proc, session_.outbox());
+  }
+  if (!session_.push_locked(envelope, body, body.size() > kInlineLimit ? &part : nullptr)) return 0;
   if (is_tracked(envelope)) {
     for (const auto ordinal : ordinals) {
       const auto& target = plan.targets[ordinal];
@@ -70,11 +90,16 @@ Postbox::Packed Postbox::pack(std::uint64_t proc, std::uint64_t host, std::uint3
       (host != 0 && host != own_host_ && !known_hosts_.contains(host)))
     return {Packed::Outcome::not_now};
   const Outbox& outbox = session_.outbox();
-  const bool is_first = outbox.empty();
-  if (outbox.bytes() + sizeof envelope + body.size() > most.bytes ||
-      outbox.count() >= most.queued || post_locked(envelope, body, detached) == 0)
+  const auto* const outlet = host == 0 || host == own_host_ ? direct_.find_used(proc) : nullptr;
+  // Only the reactor's thread may close an outlet.
+  if (outlet != nullptr && !DirectOutlets::is_fit(envelope, body.size()))
+    return {Packed::Outcome::not_now};
+  const bool is_first = outlet != nullptr ? outlet->empty() : outbox.empty();
+  if (outbox.bytes() + direct_.bytes() + sizeof envelope + body.size() > most.bytes ||
+      outbox.count() + direct_.count() >= most.queued || post_locked(envelope, body, detached) == 0)
     return {Packed::Outcome::no_room};
-  return {Packed::Outcome::packed, is_first, outbox.is_full(wire::Lane::data)};
+  return {Packed::Outcome::packed, is_first,
+          outlet != nullptr ? outlet->is_full() : outbox.is_full(wire::Lane::data)};
 }
 
 void Postbox::set_packable(bool is_packable) {
@@ -121,7 +146,8 @@ bool Postbox::forget(std::uint64_t proc, std::uint64_t host, const wire::Envelop
 
 Postbox::Load Postbox::load() const {
   const auto lock = session_.lock();
-  return {session_.outbox().bytes(), sent_.count(), session_.outbox().count()};
+  return {session_.outbox().bytes() + direct_.bytes(), sent_.count(),
+          session_.outbox().count() + direct_.count()};
 }
 
 Postbox::Counts Postbox::counts() const {

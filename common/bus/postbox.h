@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/base/message_part.h"
+#include "common/bus/direct_outlets.h"
 #include "common/bus/sent_messages.h"
 #include "common/bus/session.h"
 #include "common/wire/outbox.h"
@@ -119,11 +120,20 @@ class Postbox {
     const auto lock = session_.lock();
     return use(sent_, next_);
   }
+  /// The same with what waits for direct paths, and the outbox of the session.
+  template <typename Use>
+  auto with_direct(Use use) {
+    const auto lock = session_.lock();
+    return use(direct_, session_.outbox());
+  }
   Load load() const;
   Counts counts() const;
 
  private:
   std::uint64_t post_locked(const wire::Envelope& envelope, Bytes body, MessagePart* detached);
+  /// The outlet of the direct path that the message leaves by; null: it goes through the broker,
+  /// and what waits in an outlet goes before it.
+  DirectOutlets::Outlet* outlet_for(const wire::Envelope& envelope, std::size_t bytes);
   /// Remembers a message that was pushed.
   void remember(const SentMessages::Receiver& to, wire::Envelope envelope, std::size_t length);
 
@@ -136,6 +146,7 @@ class Postbox {
   std::uint64_t no_return_ = 0;
   bool is_packable_ = false;
   std::unordered_set<std::uint64_t> known_hosts_;
+  DirectOutlets direct_;
 };
 
 }  // namespace meshbus

@@ -63,10 +63,10 @@ void Responder::answer_call(const wire::Envelope& call, const wire::CallHeader& 
 }
 
 void Responder::fail_call(const wire::Envelope& call, const wire::CallHeader& header,
-                          const Error& error) {
+                          const Error& error, std::uint32_t flags) {
   const auto bytes = with_header(wire::CallHeader(header.id(), 0, to_wire(error.code()), 0),
                                  error.detail().substr(0, kMostErrorDetail));
-  if (postbox_.post(Destination::back(call).envelope(0, wire::Kind::error, wire::Lane::data),
+  if (postbox_.post(Destination::back(call).envelope(0, wire::Kind::error, wire::Lane::data, flags),
                     bytes) == 0)
     log::warn("bus: an error answer is dropped: the queue to the broker is full");
 }

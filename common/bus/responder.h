@@ -21,10 +21,12 @@ class Responder {
   /// See the functions of Bus.
   void answer(const Request& request, const ControlBody& body);
   void refuse(const Request& request, const Error& error);
-  /// `flags`: kFlagChunked, when the body is a ChunkHeader.
+  /// `flags`: kFlagChunked, when the body is a ChunkHeader; kFlagDirect, for an answer that goes
+  /// through the broker.
   void answer_call(const wire::Envelope& call, const wire::CallHeader& header, Bytes body,
                    std::uint32_t flags = 0);
-  void fail_call(const wire::Envelope& call, const wire::CallHeader& header, const Error& error);
+  void fail_call(const wire::Envelope& call, const wire::CallHeader& header, const Error& error,
+                 std::uint32_t flags = 0);
   void give_back(const wire::Envelope& message, const Error& error);
 
  private:

@@ -115,6 +115,8 @@ class Session {
   void reconnect(const std::string& why) { drop(why); }
   /// When something was written to the connection last. Any thread.
   Reactor::Time sent_at() const noexcept { return sent_at_.load(std::memory_order_relaxed); }
+  /// Something has left by another way.
+  void note_sent() noexcept { sent_at_.store(Reactor::Clock::now(), std::memory_order_relaxed); }
   /// Whether the last session ended because the broker said that it ends.
   bool has_said_bye() const noexcept { return has_said_bye_; }
   /// When the connection of the present session was open, before its Hello.

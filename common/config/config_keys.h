@@ -72,6 +72,8 @@ inline constexpr std::array kKeyTable = std::to_array<KeyInfo>({
      "time a message may be under way before it is returned to its sender"},
     {"delivery.starting", ValueKind::duration, "s", "5s", "0s", "1h",
      "time a message waits in the broker for a proc that has not yet registered"},
+    {"direct.paths", ValueKind::boolean, "", "true", "", "",
+     "whether procs of one host that talk much to each other may do so without the broker"},
     {"hop.limit", ValueKind::count, "", "64", "1", "255",
      "brokers that a message may pass before it is returned"},
     {"message.limit", ValueKind::bytes, "", "1GiB", "1KiB", "64GiB",
@@ -185,6 +187,7 @@ inline constexpr DurationKey handler_stuck("handler.stuck");
 inline constexpr DurationKey session_away("session.away");
 inline constexpr DurationKey delivery_limit("delivery.limit");
 inline constexpr DurationKey delivery_starting("delivery.starting");
+inline constexpr BooleanKey direct_paths("direct.paths");
 inline constexpr CountKey hop_limit("hop.limit");
 inline constexpr BytesKey message_limit("message.limit");
 inline constexpr CountKey tail_lines("tail.lines");

@@ -48,6 +48,7 @@ inline constexpr std::uint32_t kFlagCast = 4;
 inline constexpr std::uint32_t kFlagChunk = 32;
 inline constexpr std::uint32_t kFlagChunked = 64;
 inline constexpr std::uint32_t kFlagShare = 128;
+inline constexpr std::uint32_t kFlagDirect = 256;
 inline constexpr std::uint16_t kFrameFlagLink = 1;
 
 inline constexpr std::size_t kFrameHeaderSize = sizeof(wire::FrameHeader);

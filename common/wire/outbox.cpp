@@ -12,6 +12,14 @@ Frame* Outbox::front() {
   return nullptr;
 }
 
+void Outbox::push_frame(Frame frame) {
+  auto& lane = lanes_[static_cast<std::size_t>(wire::Lane::data)];
+  if (!lane.open.empty()) lane.closed.push_back(lane.open.finish());
+  lane.count += frame.count;
+  lane.bytes += frame.bytes;
+  lane.closed.push_back(std::move(frame));
+}
+
 void Outbox::pop() {
   for (auto& lane : lanes_) {
     if (lane.closed.empty()) continue;

@@ -29,6 +29,8 @@ class Outbox {
   bool push(const wire::Envelope& envelope, Bytes body) { return push(envelope, body, nullptr); }
   /// The same; a body that is a message part of its own (`detached`) is moved from, not copied.
   bool push(const wire::Envelope& envelope, Bytes body, MessagePart* detached);
+  /// Queues a frame of the data lane that was packed elsewhere, whatever the limits are.
+  void push_frame(Frame frame);
   /// An empty one like this.
   Outbox emptied() const { return Outbox(limits_, link_); }
   bool empty() const noexcept { return lanes_[0].count == 0 && lanes_[1].count == 0; }

@@ -19,9 +19,10 @@ inline constexpr std::uint64_t kCapabilityResume = 1;
 inline constexpr std::uint64_t kCapabilityCredit = 2;
 inline constexpr std::uint64_t kCapabilityCast = 4;
 inline constexpr std::uint64_t kCapabilityRelay = 8;
+inline constexpr std::uint64_t kCapabilityDirect = 16;
 /// Those of this build.
 inline constexpr std::uint64_t kCapabilities =
-    kCapabilityResume | kCapabilityCredit | kCapabilityCast | kCapabilityRelay;
+    kCapabilityResume | kCapabilityCredit | kCapabilityCast | kCapabilityRelay | kCapabilityDirect;
 
 /// What one side of a connection speaks. A plain value.
 struct Protocol {

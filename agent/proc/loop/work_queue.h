@@ -54,6 +54,8 @@ class WorkQueue {
   bool is_wanted();
   /// Pieces of work that wait for the thread.
   std::size_t waiting() const noexcept { return count_; }
+  /// Bytes that these hold.
+  std::size_t bytes() const noexcept { return bytes_; }
   /// Counts what was queued.
   std::uint64_t pushes() const noexcept { return pushes_; }
   /// The caller turns the same loop, so that a `wake` may reach it instead. It is to ask

@@ -251,6 +251,7 @@ Bus::Events Runtime::make_events() {
     intake_.on_undelivered(envelope, error);
   };
   events.when_taken = [this](std::function<void()> then) { intake_.when_taken(std::move(then)); };
+  events.backlog = [this] { return work_.bytes(); };
   return events;
 }
 

@@ -23,7 +23,10 @@ class SettingsPort {
                const ProgramSettings::Declared& declared, Changed on_changed);
 
   /// Call it when there is a bus, before anything is sent on it.
-  void attach(Bus& bus) const { bus.set_body_limit(settings_.message_limit()); }
+  void attach(Bus& bus) const {
+    bus.set_body_limit(settings_.message_limit());
+    bus.set_direct(true);
+  }
   static bool is_for(const wire::Envelope& envelope) noexcept;
   /// What this proc uses now; changed first when the call asks for that and its sender may.
   void on_call(Bus& bus, const wire::Envelope& envelope, const wire::CallHeader& header,

@@ -59,6 +59,7 @@ void Gateway::connect() {
   bus_ = std::make_unique<Bus>(reactor_, std::move(options), events_.make_handlers(),
                                std::move(events));
   bus_->set_body_limit(options_.body_limit);
+  bus_->set_direct(true);
 }
 
 Error Gateway::closed_error() const {

@@ -233,3 +233,38 @@ TEST_CASE(
   at.send(3, "still there");
   REQUIRE(readers[3]->until([&] { return readers[3]->messages.size() == 1; }));
 }
+
+TEST_CASE("broker_tap: it sees what would go by a direct path, which comes again after it") {
+  TappedPair at;
+  const auto has_path = [&] {
+    return at.launcher.bus->direct().count() == 1 && at.proc.bus->direct().count() == 1;
+  };
+  const auto talk = [&](int calls) {
+    for (int i = 0; i < calls; ++i)
+      REQUIRE(at.launcher.call(at.proc.address(), "x").value() == "re: x");
+  };
+  at.launcher.bus->set_direct(true);
+  at.proc.bus->set_direct(true);
+  talk(100);
+  REQUIRE(has_path());
+  {
+    TapReader tap(at.loop, at.dir / "tap", tap_topic(0, "kind=call|reply port=0|1"));
+    tap.wait_tapping();
+    REQUIRE(at.loop.until(
+        [&] { return at.launcher.bus->direct().empty() && at.proc.bus->direct().empty(); }));
+    tap.messages.clear();
+    talk(200);
+    REQUIRE(tap.until([&] { return tap.messages.size() >= 400; }));
+    CHECK(tap.messages.size() == 400);
+    CHECK_FALSE(has_path());
+  }
+  REQUIRE(at.loop.until([&] {
+    talk(10);
+    return has_path();
+  }));
+  // The broker hears how much goes past it.
+  talk(100);
+  REQUIRE(at.loop.until([&] { return at.broker->counters().direct >= 200; }));
+  CHECK(at.broker->counters().direct_bytes >= 200 * sizeof(wire::Envelope));
+  check_conservation(at.loop, *at.broker);
+}

@@ -87,6 +87,8 @@ const std::map<Body, Row>& rows() {
       {Body::EventList, {no, no, no, no, no}},
       {Body::Taken, {no, no, no, no, no}},
       {Body::AskTaken, {no, observe, observe, observe, observe}},
+      {Body::DirectRule, {no, no, no, no, no}},
+      {Body::DirectTraffic, {observe, no, no, no, no}},
       {Body::SpawnActor, {no, no, operate, no, no}},
       {Body::StopActor, {no, no, operate, no, no}},
       {Body::GetActorState, {no, no, observe, no, no}},

@@ -1,0 +1,142 @@
+#include "common/bus/direct_outlets.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace meshbus {
+namespace {
+
+/// Procs whose messages are counted; with more of them counting begins anew.
+constexpr std::size_t kMostCounted = 256;
+/// A path that has never done is tried again after so many messages at most.
+constexpr std::uint32_t kMostEnough = 1U << 20;
+
+}  // namespace
+
+void DirectOutlets::Outlet::push(const wire::Envelope& envelope, Bytes body,
+                                 MessagePart* detached) {
+  if (is_full()) frames.push_back(open.finish());
+  if (detached != nullptr) {
+    open.add_detached(envelope, std::move(*detached));
+  } else {
+    open.add(envelope, body);
+  }
+  bytes += sizeof envelope + body.size();
+  ++count;
+}
+
+bool DirectOutlets::is_fit(const wire::Envelope& envelope, std::size_t bytes) noexcept {
+  return envelope.kind() != wire::Kind::control && bytes <= kMostBody &&
+         (envelope.flags() & ~(kFlagDetached | kFlagNoReturn)) == 0;
+}
+
+DirectOutlets::Outlet* DirectOutlets::find(std::uint64_t proc) {
+  if (last_ != nullptr && last_proc_ == proc) return last_;
+  const auto found = outlets_.find(proc);
+  if (found == outlets_.end()) return nullptr;
+  last_proc_ = proc;
+  last_ = &found->second;
+  return last_;
+}
+
+DirectOutlets::Outlet* DirectOutlets::outlet_for(const wire::Envelope& envelope) {
+  if (!is_enabled_) return nullptr;
+  const auto proc = envelope.destination_proc();
+  Outlet* const outlet = find(proc);
+  if (outlet != nullptr && outlet->is_used()) return outlet;
+  // Answers follow what they answer: the other end asks for the path.
+  if (envelope.kind() != wire::Kind::message && envelope.kind() != wire::Kind::call) return nullptr;
+  if (outlet == nullptr) {
+    count_one(proc);
+  } else if (++outlet->count_closed % outlet->enough == 0) {
+    wanted_.push_back(proc);
+  }
+  return nullptr;
+}
+
+void DirectOutlets::count_one(std::uint64_t proc) {
+  if (counts_.size() >= kMostCounted && !counts_.contains(proc)) counts_.clear();
+  if (++counts_[proc] < kEnough) return;
+  counts_.erase(proc);
+  if (outlets_.size() >= kMostPaths) {
+    if (std::erase_if(outlets_, [](const auto& one) { return !one.second.is_used(); }) == 0) return;
+    last_ = nullptr;
+  }
+  outlets_.emplace(proc, Outlet());
+  wanted_.push_back(proc);
+}
+
+std::vector<std::uint64_t> DirectOutlets::take_wanted() {
+  return std::exchange(wanted_, {});
+}
+
+void DirectOutlets::hold(std::uint64_t proc) {
+  outlets_[proc].state = Outlet::State::holding;
+}
+
+void DirectOutlets::open(std::uint64_t proc) {
+  // Something may have gone through the broker since it was held.
+  Outlet* const outlet = find(proc);
+  if (outlet != nullptr && outlet->state == Outlet::State::holding)
+    outlet->state = Outlet::State::open;
+}
+
+void DirectOutlets::set_blocked(std::uint64_t proc, bool is_blocked) {
+  if (Outlet* const outlet = find(proc)) outlet->is_blocked = is_blocked;
+}
+
+void DirectOutlets::put_off(std::uint64_t proc, Outbox& outbox) {
+  close(proc, outbox);
+  if (Outlet* const outlet = find(proc)) outlet->enough = std::min(2 * outlet->enough, kMostEnough);
+}
+
+void DirectOutlets::close(std::uint64_t proc, Outbox& outbox) {
+  Outlet* const outlet = find(proc);
+  if (outlet == nullptr) return;
+  if (!outlet->open.empty()) outlet->frames.push_back(outlet->open.finish());
+  bytes_ -= outlet->bytes;
+  count_ -= outlet->count;
+  for (auto& frame : outlet->frames) outbox.push_frame(std::move(frame));
+  outlet->frames.clear();
+  outlet->bytes = outlet->count = 0;
+  outlet->state = Outlet::State::closed;
+  outlet->is_blocked = false;
+  outlet->count_closed = 0;
+}
+
+void DirectOutlets::forget(std::uint64_t proc, Outbox& outbox) {
+  close(proc, outbox);
+  outlets_.erase(proc);
+  counts_.erase(proc);
+  last_ = nullptr;
+}
+
+Frame* DirectOutlets::front(std::uint64_t& proc) {
+  if (count_ == 0) return nullptr;
+  for (auto& [key, outlet] : outlets_) {
+    if (outlet.state != Outlet::State::open || outlet.is_blocked || outlet.empty()) continue;
+    if (outlet.frames.empty()) outlet.frames.push_back(outlet.open.finish());
+    proc = key;
+    return &outlet.frames.front();
+  }
+  return nullptr;
+}
+
+void DirectOutlets::pop(std::uint64_t proc) {
+  Outlet& outlet = outlets_.at(proc);
+  const Frame& frame = outlet.frames.front();
+  outlet.bytes -= frame.bytes;
+  outlet.count -= frame.count;
+  bytes_ -= frame.bytes;
+  count_ -= frame.count;
+  outlet.frames.pop_front();
+}
+
+void DirectOutlets::push(Outlet& outlet, const wire::Envelope& envelope, Bytes body,
+                         MessagePart* detached) {
+  outlet.push(envelope, body, detached);
+  bytes_ += sizeof envelope + body.size();
+  ++count_;
+}
+
+}  // namespace meshbus

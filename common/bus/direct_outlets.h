@@ -1,0 +1,108 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <unordered_map>
+#include <vector>
+
+#include "common/base/bytes.h"
+#include "common/base/message_part.h"
+#include "common/wire/frame.h"
+#include "common/wire/outbox.h"
+#include "wire/frame_generated.h"
+
+namespace meshbus {
+
+/// What waits to leave on the direct paths to procs of our host, and which procs we talk to enough
+/// that a path would pay. Pure: it holds no socket. The session's lock guards it; what takes
+/// messages out lives on the reactor's thread.
+class DirectOutlets {
+ public:
+  /// A path is asked for only after so many messages and calls to the same proc.
+  static constexpr std::uint32_t kEnough = 64;
+  /// Larger bodies go through the broker.
+  static constexpr std::size_t kMostBody = 96 * 1024;
+  /// Procs with a path at a time.
+  static constexpr std::size_t kMostPaths = 64;
+
+  /// What waits for one proc.
+  struct Outlet {
+    /// `closed`: messages go through the broker. `holding`: they wait here until the receiver has
+    /// those that went through the broker before. `open`: they leave by the path.
+    enum class State : std::uint8_t { closed, holding, open };
+    State state = State::closed;
+    /// The path takes nothing now.
+    bool is_blocked = false;
+    /// So many messages are to come before the path is tried again.
+    std::uint32_t enough = kEnough;
+    /// Messages since it was closed; see kEnough.
+    std::uint32_t count_closed = 0;
+    FrameWriter open{wire::Lane::data};
+    std::deque<Frame> frames;
+    std::size_t bytes = 0;
+    std::size_t count = 0;
+
+    bool is_used() const noexcept { return state != State::closed; }
+    bool empty() const noexcept { return count == 0; }
+    bool is_full() const noexcept { return open.bytes() >= kPackLimit; }
+    void push(const wire::Envelope& envelope, Bytes body, MessagePart* detached);
+  };
+
+  void set_enabled(bool is_enabled) noexcept { is_enabled_ = is_enabled; }
+  bool is_enabled() const noexcept { return is_enabled_; }
+  /// Whether that message may go by a path: a message, call or answer by itself, of that size.
+  static bool is_fit(const wire::Envelope& envelope, std::size_t bytes) noexcept;
+
+  /// Where a data message to that proc of our host waits; null: in the session's outbox, for now.
+  /// It counts as sent.
+  Outlet* outlet_for(const wire::Envelope& envelope);
+  /// The same without counting.
+  Outlet* find_used(std::uint64_t proc) {
+    Outlet* const outlet = is_enabled_ ? find(proc) : nullptr;
+    return outlet != nullptr && outlet->is_used() ? outlet : nullptr;
+  }
+  /// The procs that a path would pay for, since the last call.
+  std::vector<std::uint64_t> take_wanted();
+
+  /// From now on what is sent to that proc waits here.
+  void hold(std::uint64_t proc);
+  /// What waits may leave, if all since hold() waits.
+  void open(std::uint64_t proc);
+  /// The path takes nothing now, or again.
+  void set_blocked(std::uint64_t proc, bool is_blocked);
+  /// The path did not do: it is tried again after twice as many messages as the last time.
+  void put_off(std::uint64_t proc, Outbox& outbox);
+  /// What is sent to that proc goes through the broker again, and what waits goes first. Reactor's
+  /// thread.
+  void close(std::uint64_t proc, Outbox& outbox);
+  /// The proc has no path any more.
+  void forget(std::uint64_t proc, Outbox& outbox);
+
+  /// The next frame of an open outlet, and whose; null when there is none. pop() when it has left.
+  /// Reactor's thread.
+  Frame* front(std::uint64_t& proc);
+  void pop(std::uint64_t proc);
+  /// What waits.
+  std::size_t bytes() const noexcept { return bytes_; }
+  std::size_t count() const noexcept { return count_; }
+  void push(Outlet& outlet, const wire::Envelope& envelope, Bytes body, MessagePart* detached);
+
+ private:
+  /// Null when that proc has no outlet.
+  Outlet* find(std::uint64_t proc);
+  void count_one(std::uint64_t proc);
+
+  bool is_enabled_ = false;
+  std::unordered_map<std::uint64_t, Outlet> outlets_;
+  /// Messages to procs without a path.
+  std::unordered_map<std::uint64_t, std::uint32_t> counts_;
+  std::vector<std::uint64_t> wanted_;
+  /// The latest one that was sent to: a burst mostly has one receiver.
+  std::uint64_t last_proc_ = 0;
+  Outlet* last_ = nullptr;
+  std::size_t bytes_ = 0;
+  std::size_t count_ = 0;
+};
+
+}  // namespace meshbus

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "common/base/message_part.h"
+#include "common/base/unique_fd.h"
+#include "common/wire/frame.h"
+#include "meshbus/result.h"
+
+namespace meshbus {
+
+/// One end of a pair of connected sockets between two processes of one host (SOCK_SEQPACKET). A
+/// frame is one packet: it goes whole or not at all. Never waits. The other end may send anything:
+/// what is no frame ends the connection.
+class DirectSocket {
+ public:
+  enum class Outcome {
+    done,
+    /// There is no room, or nothing to read, now.
+    not_now,
+    /// The other end has gone, or has sent what is no frame.
+    ended,
+  };
+  /// The largest frame: its parts and what describes them.
+  static constexpr std::size_t kMostBytes = 200 * 1024;
+
+  DirectSocket() = default;
+  /// Takes over a descriptor that another process has sent. Errors: io_error (it is another kind of
+  /// descriptor).
+  static Result<DirectSocket> adopt(UniqueFd fd);
+  /// Both ends. Errors: io_error.
+  static Result<std::pair<DirectSocket, UniqueFd>> make_pair();
+
+  int descriptor() const noexcept { return fd_.get(); }
+  Outcome send(const Frame& frame);
+  /// The parts of the next frame.
+  Outcome receive(std::vector<MessagePart>& parts);
+  /// The other end cannot send any more; what it has sent is still received.
+  void end_reading();
+
+ private:
+  explicit DirectSocket(UniqueFd fd) : fd_(std::move(fd)) {}
+
+  /// Gives its memory back to the pool.
+  struct Block {
+    Block() = default;
+    Block(Block&& other) noexcept : data(std::exchange(other.data, nullptr)) {}
+    Block& operator=(Block&& other) noexcept {
+      std::swap(data, other.data);
+      return *this;
+    }
+    ~Block();
+    char* data = nullptr;
+  };
+
+  UniqueFd fd_;
+  /// Where the next packet is read to; null until then.
+  Block block_;
+};
+
+}  // namespace meshbus
