@@ -2,9 +2,11 @@
 // MODE`.
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -35,6 +37,66 @@ std::string heard;
 
 /// The sizes of the mesh that on_world has told, one after the other.
 std::string worlds;
+
+/// Messages with numbers, which ranks 0 and 1 send each other as fast as they can in the mode
+/// "talk".
+struct Talk {
+  std::atomic<bool> is_paused = false;
+  std::atomic<std::uint64_t> sent = 0;
+  std::atomic<std::uint64_t> returned = 0;
+  /// On the handlers' thread.
+  std::uint64_t received = 0;
+  std::uint64_t out_of_order = 0;
+  std::uint64_t next = 0;
+
+  /// Sends until the proc is to stop.
+  int run(Proc& proc) {
+    const auto to = proc.rank() ^ 1;
+    while (!proc.stop_requested()) {
+      if (is_paused) {
+        std::this_thread::sleep_for(1ms);  // sleep-ok: nobody wakes this thread
+        continue;
+      }
+      // When the queue is full for long, the same number is tried again.
+      if (proc.send(to, 27, std::to_string(sent))) ++sent;
+    }
+    return 0;
+  }
+  void on_number(std::string_view text) {
+    const auto number = std::stoull(std::string(text));
+    ++received;
+    if (number < next) ++out_of_order;
+    next = number + 1;
+  }
+  std::string tell() const {
+    return "sent " + std::to_string(sent) + " returned " + std::to_string(returned) + " received " +
+           std::to_string(received) + " out of order " + std::to_string(out_of_order);
+  }
+} talk;
+
+/// Makes a child that has all descriptors of this process, and lives until it is killed; its pid.
+std::string keep_in_fork() {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(60);
+    for (;;) ::pause();
+  }
+  return std::to_string(child);
+}
+
+/// Uses all descriptors that this process may have, or closes those again.
+std::string use_up_descriptors(bool is_wanted) {
+  static std::vector<int> used;
+  if (is_wanted) {
+    const rlimit few{128, 128};
+    ::setrlimit(RLIMIT_NOFILE, &few);
+    for (int fd = ::dup(2); fd >= 0; fd = ::dup(2)) used.push_back(fd);
+    return std::to_string(used.size());
+  }
+  for (const int fd : used) ::close(fd);
+  used.clear();
+  return "closed";
+}
 
 /// What a child of fork() gets from the library.
 std::string ask_in_fork(Proc& proc) {
@@ -220,6 +282,29 @@ void add_handlers(ProcProgram& program) {
           [](Proc& proc, const Incoming& call) {  // asks that rank
             return proc.call(std::stoul(std::string(call.body)), 10, "", 10s);
           })
+      .on(27,
+          [](Proc&, const Incoming& call) {
+            talk.on_number(call.body);
+            return std::string();
+          })
+      .on(28,
+          [](Proc&, const Incoming& call) {
+            talk.is_paused = call.body == "pause";
+            return talk.tell();
+          })
+      .on(29, [](Proc&, const Incoming&) { return keep_in_fork(); })
+      .on(30, [](Proc&, const Incoming& call) { return use_up_descriptors(call.body == "all"); })
+      .on(31,
+          [](Proc& proc, const Incoming&) -> Result<std::string> {  // talks to rank 1
+            for (int i = 0; i < 500; ++i) {
+              if (auto answer = proc.call(1, 1, "x", 10s); !answer) return answer;
+            }
+            return std::string("talked");
+          })
+      .on(32,
+          [](Proc& proc, const Incoming&) {  // waits for rank 1 for long
+            return proc.call(1, 12, "60000", 100s);
+          })
       .on(23, [](Proc&, const Incoming&) {  // tells all of it, in one piece
         std::string all;
         for (const auto& body : kept) all += body.bytes();
@@ -358,6 +443,9 @@ int main(int argc, char** argv) {
       }
       return 5;
     });
+  } else if (mode == "talk") {
+    program.on_undelivered([](Proc&, const Undelivered&) { ++talk.returned; });
+    program.main([](Proc& proc) { return talk.run(proc); });
   } else if (mode == "undelivered") {
     program.on_undelivered([](Proc&, const Undelivered& back) {
       say("came back: rank " + std::to_string(back.rank.value_or(999)) + " port " +

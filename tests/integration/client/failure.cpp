@@ -288,4 +288,27 @@ TEST_CASE("client: handlers may call the library, and may let go of the mesh") {
   must(hosts.shutdown(in_time));
 }
 
+TEST_CASE(
+    "client: a rank that has forked is killed: who talks to it directly is told at once, though "
+    "the "
+    "child has all of its sockets") {
+  Sleepers ranks("host=1", "gpu=2", {},
+                 {.kind = ProcKind::mesh, .command = {bin("meshbus_test_proc"), "serve"}});
+  const auto asker = must(ranks.mesh->proc(0)), asked = must(ranks.mesh->proc(1));
+  REQUIRE(must(asker.call(ranks.context, 31, "", in_time)) == "talked");
+  must(asked.call(ranks.context, 29, "", in_time));
+  auto answer =
+      std::async(std::launch::async, [&] { return asker.call(ranks.context, 32, "", forever); });
+  REQUIRE(wait_until(
+      [&] { return ranks.heard.output(1, Stream::err).find("busy") != std::string::npos; },
+      in_time));
+  ::kill(ranks.pid(1), SIGKILL);
+  REQUIRE(answer.wait_for(in_time) == std::future_status::ready);
+  const auto told = answer.get();
+  REQUIRE_FALSE(told.has_value());
+  CHECK(told.error().to_string().find("fate_unknown") != std::string::npos);
+  CHECK(must(asker.call(ranks.context, 1, "lives on", in_time)) == "lives on");
+  CHECK(must(ranks.mesh->wait_for_failure(in_time)).first_failure->rank == 1);
+}
+
 }  // namespace meshbus::test::sleeping

@@ -84,6 +84,7 @@ class ProcHarness {
   void stop_broker();
   void start_broker();
 
+  const Broker& broker() const { return *broker_; }
   const ProcMeshRef& mesh() const { return *mesh_; }
   std::string launcher() const { return launcher_->self()->to_string(); }
   /// What the agent has heard from each rank, by name.
