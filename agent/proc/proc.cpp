@@ -295,9 +295,7 @@ Result<std::string> Proc::call(const ProcId& to, std::uint32_t port, const BodyP
                                std::chrono::milliseconds deadline) {
   if (auto allowed = runtime_.check_caller(to); !allowed)
     return fail(allowed.error().within(call_context(to, port)));
-  auto answer = call_async(to, port, body, deadline);
-  runtime_.flush();
-  return with_context(answer.get(), call_context(to, port));
+  return with_context(runtime_.call(to, port, body, deadline), call_context(to, port));
 }
 
 std::future<Result<std::string>> Proc::call_async(std::uint64_t rank, std::uint32_t port,
@@ -351,7 +349,7 @@ Result<void> Proc::cast(const ProcMeshRef& to, std::uint32_t port, const BodyPar
 Result<std::vector<Result<std::string>>> Proc::call(const ProcMeshRef& to, std::uint32_t port,
                                                     const BodyParts& body,
                                                     std::chrono::milliseconds deadline) {
-  return runtime_.sender().call_all(to, port, body, deadline);
+  return runtime_.call_all(to, port, body, deadline);
 }
 
 bool Proc::stop_requested() const noexcept {

@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <system_error>
 
 #include "common/base/log.h"
@@ -117,6 +118,11 @@ void Reactor::post_quietly(Task task) {
 void Reactor::wake() {
   const std::uint64_t one = 1;
   [[maybe_unused]] auto n = ::write(wake_.get(), &one, sizeof one);
+  aside_.end();
+}
+
+void Reactor::wake_for_posted() {
+  if (has_posted()) wake();
 }
 
 void Reactor::stop() {
@@ -150,23 +156,50 @@ bool Reactor::has_posted() {
   return !posted_.empty();
 }
 
-void Reactor::run_until(const std::function<bool()>& is_enough) {
+void Reactor::run_for_all() {
+  take_turns([] { return false; }, Stays::yes);
+  guests_.wait_for_waiter();
+}
+
+void Reactor::wait_until(const std::function<bool()>& is_done) noexcept {
+  if (is_in_turn() || !guests_.become_waiter()) return;
+  take_turns(is_done, Stays::no);
+  guests_.stop_waiting();
+}
+
+void Reactor::take_turns(const std::function<bool()>& is_enough, Stays stays) {
   std::array<epoll_event, 64> events;
   std::unique_lock lock(turns_);
+  const bool is_visit = stays == Stays::no && !is_stopping();
+  if (is_visit) aside_.note_coming();
+  // Handlers may throw through this.
+  std::optional<LoopGuests::Guest> self(std::in_place, guests_, is_enough);
   while (!is_stopping() && !is_enough()) {
+    if (guests_.see_out(*self, lock, [this] { wake(); })) continue;
     int count = 0;
     if (!has_posted()) {
+      if (stays == Stays::yes && aside_.is_wanted()) {
+        aside_.leave_loop();
+        lock.unlock();
+        aside_.stay();
+        lock.lock();
+        continue;
+      }
       const int wait = look_at_sockets() ? 0 : -1;
       arm_timers();
+      self->fall_asleep();
       lock.unlock();
       count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), wait);
       lock.lock();
+      self->wake_up();
     }
     run_turn(events.data(), std::max(count, 0));
   }
+  self.reset();
+  if (is_visit) aside_.note_leaving();
   // For the others, which sleep on.
   arm_timers();
-  if (is_stopping() || has_posted() || look_at_sockets()) wake();
+  if (is_stopping() || has_posted() || look_at_sockets() || guests_.has_overdue()) wake();
 }
 
 Reactor::Visit::Visit(Reactor* reactor, std::unique_lock<TurnLock> lock)
@@ -179,7 +212,8 @@ Reactor::Visit::Visit(Reactor* reactor, std::unique_lock<TurnLock> lock)
 Reactor::Visit::~Visit() {
   if (reactor_ == nullptr) return;
   reactor_->arm_timers();
-  const bool is_wanted = reactor_->look_at_sockets() || reactor_->has_posted();
+  const bool is_wanted =
+      reactor_->look_at_sockets() || reactor_->has_posted() || reactor_->guests_.has_overdue();
   in_turn_ = outer_;
   lock_.unlock();
   if (is_wanted) reactor_->wake();

@@ -16,6 +16,8 @@
 #include <vector>
 
 #include "common/base/unique_fd.h"
+#include "common/loop/aside.h"
+#include "common/loop/loop_guests.h"
 #include "common/loop/turn_lock.h"
 
 namespace meshbus {
@@ -31,6 +33,8 @@ namespace meshbus {
 /// turn-end hooks. What has come is seen before what is late: a process that was stopped hears the
 /// answers that wait for it before it gives up on them. Hooks are where queues are flushed, so that
 /// all that one turn produced for a peer leaves in one piece.
+/// Large because: descriptors, sockets, timers and posted work meet in one turn, which threads may
+/// share; LoopGuests and Aside decide which of these wakes.
 class Reactor {
  public:
   using Clock = std::chrono::steady_clock;
@@ -84,16 +88,29 @@ class Reactor {
   void post_quietly(Task task);
   /// From any thread: one of the threads in run_until() asks again whether it is enough.
   void wake();
+  /// The same if something is posted.
+  void wake_for_posted();
   /// From any thread or handler: run() returns after the turn, run_until() on every thread and for
   /// good.
   void stop();
 
   /// Turns until stop().
   void run();
-  /// Turns until stop(), or until `is_enough`, which is asked between turns. Several threads may
-  /// wait here: the one that came last is woken first, and a thread that leaves while there is
+  /// Turns until stop(), or until `is_enough`, which is asked between turns, by any thread that is
+  /// here. Several threads may wait here: the one that came last is woken first; a thread that has
+  /// turned the loop sees out those that have enough now; and a thread that leaves while there is
   /// something to do wakes another one. Only with timers by the steady clock.
-  void run_until(const std::function<bool()>& is_enough);
+  void run_until(const std::function<bool()>& is_enough) { take_turns(is_enough, Stays::no); }
+  /// As run_until(), for a thread that waits for what a turn brings, so that this need not wake one
+  /// thread after the other. One at a time: returns at once while another thread does so, in a
+  /// turn, and after stop(). A handler that throws ends the process, as on the loop's own thread.
+  void wait_until(const std::function<bool()>& is_done) noexcept;
+  /// Whether a thread is in wait_until().
+  bool has_waiter() const noexcept { return guests_.has_waiter(); }
+  /// Turns until stop(), and until there is no waiter. While other threads come again and again,
+  /// this one steps aside (Aside): then what comes right after their last visit waits for an eighth
+  /// of the time that they have done so, 3 ms at most, unless it is posted.
+  void run_for_all();
   /// One turn that waits `max_wait` at most.
   void turn(Duration max_wait);
 
@@ -146,9 +163,13 @@ class Reactor {
     bool is_ready = true;
   };
 
+  enum class Stays : std::uint8_t { no, yes };
+
   /// The reactor that this thread is in a turn of.
   static inline thread_local const Reactor* in_turn_ = nullptr;
 
+  /// `stays`: see run_for_all().
+  void take_turns(const std::function<bool()>& is_enough, Stays stays);
   int wait_ms(Duration max_wait);
   /// Whether a socket has something to receive, now or left over.
   bool look_at_sockets();
@@ -168,6 +189,8 @@ class Reactor {
   UniqueFd wake_;
   /// Held during a turn of run_until(). It guards what follows.
   TurnLock turns_;
+  LoopGuests guests_;
+  Aside aside_;
   UniqueFd timer_fd_;
   Time armed_for_ = Time::max();
   std::thread::id thread_;

@@ -107,17 +107,7 @@ bool ActorPool::is_here() const noexcept {
 
 bool ActorPool::is_wanted() const {
   const std::lock_guard lock(mutex_);
-  return has_reason() || sharing_.is_recalled();
-}
-
-bool ActorPool::is_missed() const {
-  const std::lock_guard lock(mutex_);
-  return sharing_.is_led() && has_reason();
-}
-
-void ActorPool::promote() {
-  std::unique_lock lock(mutex_);
-  if (has_reason()) sharing_.promote(lock);
+  return has_reason();
 }
 
 void ActorPool::work(Worker& self) {

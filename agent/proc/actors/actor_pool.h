@@ -62,11 +62,11 @@ class ActorPool {
   /// Makes the threads. They, and those that come later, take over the caller's signal mask: what
   /// handlers execute inherits it.
   void start();
-  /// From now on one of the threads turns the loop while nothing is queued. Once.
+  /// From now on one of the threads turns the loop while nothing is queued. `wake` is called for
+  /// what is queued meanwhile. Once.
   void share_loop(LoopSharing::Turn turn, LoopSharing::Wake wake);
-  /// Queues all of them, with one wake-up for each thread that has something to do now. For a
-  /// thread of the loop: the thread of the pool that turns it is the caller, or is woken by
-  /// promote().
+  /// Queues all of them, with one wake-up for each thread that has something to do now. In a turn
+  /// of the loop, which sees to it that the thread of the pool that turns it leaves.
   void submit(std::vector<std::shared_ptr<Runnable>> batch);
   /// For what runs.
   void submit(std::shared_ptr<Runnable> one);
@@ -85,10 +85,6 @@ class ActorPool {
   bool is_here() const noexcept;
   /// Whether a thread is to leave the loop: something is queued, or this is the end.
   bool is_wanted() const;
-  /// The same, and the thread that turns the loop has not noticed: the time for promote().
-  bool is_missed() const;
-  /// Wakes a thread from the loop and waits until it is back.
-  void promote();
   /// Counts the batches that were queued.
   std::uint64_t batches() const noexcept { return batches_; }
   /// Ends the threads that are free and, unless they take longer than that, waits for the others.

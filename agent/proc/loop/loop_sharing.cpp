@@ -15,20 +15,8 @@ bool LoopSharing::lead(Lock& lock) {
   lock.unlock();
   turn_();
   lock.lock();
-  is_led_ = is_recalled_ = false;
-  ++returns_;
-  returned_.notify_all();
+  is_led_ = false;
   return has_follower_;
-}
-
-void LoopSharing::promote(Lock& lock) {
-  if (!is_led_) return;
-  is_recalled_ = true;
-  const auto returns = returns_;
-  lock.unlock();
-  wake_();
-  lock.lock();
-  returned_.wait(lock, [&] { return returns_ != returns; });
 }
 
 }  // namespace meshbus::mesh_proc

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <condition_variable>
-#include <cstdint>
 #include <functional>
 #include <mutex>
 #include <utility>
@@ -13,23 +12,19 @@ namespace meshbus::mesh_proc {
 /// they sleep. So what arrives for an idle pool is received and handled by one thread, without a
 /// hand-over between two.
 ///
-///     state    | follow()              | promote()              | the loop returns
-///     ---------+-----------------------+------------------------+------------------
-///     no loop  | sleeps                | nothing                | -
-///     free     | leads: led            | nothing                | -
-///     led      | wakes the leader,     | wakes the leader,      | free
-///              | sleeps                | waits until it is      |
-///              |                       | back: recalled         |
-///     recalled | as led                | waits as well          | free
+///     state    | follow()                     | the loop returns
+///     ---------+------------------------------+------------------
+///     no loop  | sleeps                       | -
+///     free     | leads: led                   | -
+///     led      | wakes the leader, and sleeps | free
 ///
 /// The mutex of the pool guards it: every function is called with it held, and returns with it
 /// held.
 class LoopSharing {
  public:
   using Lock = std::unique_lock<std::mutex>;
-  /// Turns the loop until the pool has work, or promote() recalls the leader: to be asked again
-  /// after each `wake`. May return earlier; the thread then sleeps, or begins again when others
-  /// sleep because it led.
+  /// Turns the loop until the pool has work: to be asked again after each `wake`. May return
+  /// earlier; the thread then sleeps, or begins again when others sleep because it led.
   using Turn = std::function<void()>;
   /// Has the loop ask that. Called on any thread.
   using Wake = std::function<void()>;
@@ -41,8 +36,6 @@ class LoopSharing {
   }
   bool has_loop() const noexcept { return turn_ != nullptr; }
   bool is_led() const noexcept { return is_led_; }
-  /// promote() waits for the leader, which is to return.
-  bool is_recalled() const noexcept { return is_recalled_; }
   void wake() const {
     if (wake_) wake_();
   }
@@ -56,9 +49,6 @@ class LoopSharing {
       if (!has_work() && !is_wanted) work_came.wait(lock);
     }
   }
-  /// Makes a worker of the leader: wakes it, and waits until it is back from the loop. For work
-  /// that the loop has brought while another thread turned it. Unlocks meanwhile.
-  void promote(Lock& lock);
 
  private:
   /// Turns the loop, unless there is none or another thread does. True: while it did, a further
@@ -69,11 +59,7 @@ class LoopSharing {
   Turn turn_;
   Wake wake_;
   bool is_led_ = false;
-  bool is_recalled_ = false;
   bool has_follower_ = false;  ///< Since the leader began.
-  /// How often a leader has come back.
-  std::uint64_t returns_ = 0;
-  std::condition_variable returned_;
 };
 
 }  // namespace meshbus::mesh_proc

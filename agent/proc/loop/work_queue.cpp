@@ -8,7 +8,6 @@ namespace meshbus::mesh_proc {
 namespace {
 
 thread_local const WorkQueue* running_queue = nullptr;
-thread_local const WorkQueue* shared_here = nullptr;
 
 }  // namespace
 
@@ -54,7 +53,7 @@ void WorkQueue::call(std::unique_lock<std::mutex> lock) {
   if (is_here()) return;
   if (!is_led) {
     changed_.notify_one();
-  } else if (shared_here != this) {
+  } else {
     sharing_.wake();
   }
 }
@@ -74,23 +73,9 @@ bool WorkQueue::is_here() const noexcept {
   return running_queue == this;
 }
 
-bool WorkQueue::is_wanted() {
+bool WorkQueue::is_wanted() const {
   const std::lock_guard lock(mutex_);
-  return has_reason() || sharing_.is_recalled();
-}
-
-void WorkQueue::join_loop() {
-  shared_here = this;
-}
-
-bool WorkQueue::is_missed() {
-  const std::lock_guard lock(mutex_);
-  return sharing_.is_led() && has_reason();
-}
-
-void WorkQueue::promote() {
-  std::unique_lock lock(mutex_);
-  if (has_reason()) sharing_.promote(lock);
+  return has_reason();
 }
 
 bool WorkQueue::is_last() {

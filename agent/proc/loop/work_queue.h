@@ -29,7 +29,8 @@ class WorkQueue {
   /// the program's own.
   void start();
   bool is_running() const noexcept { return thread_.joinable(); }
-  /// From now on the thread turns the loop while nothing is queued. Once.
+  /// From now on the thread turns the loop while nothing is queued. `wake` is called for what is
+  /// queued meanwhile. Once.
   void share_loop(LoopSharing::Turn turn, LoopSharing::Wake wake);
 
   /// Queues work that holds so many bytes. False when the queue is full or finished.
@@ -51,20 +52,13 @@ class WorkQueue {
   /// Whether the caller is a task, or turns the loop as the thread of this.
   bool is_here() const noexcept;
   /// Whether the thread is to leave the loop: there is work, or this is the end.
-  bool is_wanted();
+  bool is_wanted() const;
   /// Pieces of work that wait for the thread.
   std::size_t waiting() const noexcept { return count_; }
   /// Bytes that these hold.
   std::size_t bytes() const noexcept { return bytes_; }
   /// Counts what was queued.
   std::uint64_t pushes() const noexcept { return pushes_; }
-  /// The caller turns the same loop, so that a `wake` may reach it instead. It is to ask
-  /// is_missed() all the time, and nobody is woken for what it queues itself.
-  void join_loop();
-  /// is_wanted(), and the thread, which turns the loop, has not noticed: the time for promote().
-  bool is_missed();
-  /// Wakes the thread from the loop and waits until it is back.
-  void promote();
   /// From a task: whether nothing else is queued, so that the thread turns the loop at once.
   bool is_last();
 
@@ -81,7 +75,7 @@ class WorkQueue {
 
   const Limits limits_;
   std::thread thread_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Item> items_;  // guarded by mutex_, like what follows
   // Written with the mutex held, read without.

@@ -64,28 +64,32 @@ Result<void> ProcSender::check_fork() const {
 
 std::future<Result<std::string>> ProcSender::call(const ProcId& to, std::uint32_t port,
                                                   const BodyParts& body,
-                                                  std::chrono::milliseconds deadline) {
+                                                  std::chrono::milliseconds deadline,
+                                                  bool is_last) {
   if (is_forked()) return failed(check_fork().error());
   auto answer = std::make_shared<Answer>();
   auto future = answer->get_future();
-  call(to, port, body, deadline, [answer = std::move(answer)](Result<std::string> result) {
-    answer->fill(std::move(result));
-  });
+  call(
+      to, port, body, deadline,
+      [answer = std::move(answer)](Result<std::string> result) { answer->fill(std::move(result)); },
+      is_last);
   return future;
 }
 
 void ProcSender::call(const ProcId& to, std::uint32_t port, const BodyParts& body,
-                      std::chrono::milliseconds deadline, Bus::CallAnswer answer) {
+                      std::chrono::milliseconds deadline, Bus::CallAnswer answer, bool is_last) {
   const auto limit = std::clamp<std::chrono::milliseconds>(deadline, std::chrono::milliseconds(0),
                                                            std::chrono::milliseconds(UINT32_MAX));
   const auto how = how_to_hold(body, to.host() == bootstrap_.proc.host());
   if (!how) return answer(fail(how.error()));
   const HeldBody held(body, *how);
-  const auto done = outgoing_.use([&](Bus& bus) -> Result<void> {
-    if (is_cut_) return fail(is_ending());
-    bus.call(Destination::to(to), port, held, limit, answer);
-    return {};
-  });
+  const auto done = outgoing_.use(
+      [&](Bus& bus) -> Result<void> {
+        if (is_cut_) return fail(is_ending());
+        bus.call(Destination::to(to), port, held, limit, answer);
+        return {};
+      },
+      is_last);
   if (!done) answer(fail(done.error()));
 }
 
@@ -184,12 +188,17 @@ Result<void> ProcSender::cast(const ProcMeshRef& to, std::uint32_t port, const B
                                  });
 }
 
-Result<CastAnswers::Answers> ProcSender::call_all(const ProcMeshRef& to, std::uint32_t port,
-                                                  const BodyParts& body,
-                                                  std::chrono::milliseconds deadline) {
+Result<std::future<CastAnswers::Answers>> ProcSender::call_all(const ProcMeshRef& to,
+                                                               std::uint32_t port,
+                                                               const BodyParts& body,
+                                                               std::chrono::milliseconds deadline) {
   auto plan = plan_cast(to);
   if (!plan) return fail(plan.error());
-  if ((*plan)->targets.empty()) return CastAnswers::Answers();
+  if ((*plan)->targets.empty()) {
+    std::promise<CastAnswers::Answers> none;
+    none.set_value({});
+    return none.get_future();
+  }
   if (auto allowed = check_caller_(owner_of(**plan)); !allowed) return fail(allowed.error());
   const auto how = how_to_hold(body, /*is_here=*/true);
   if (!how) return fail(how.error());
@@ -198,20 +207,21 @@ Result<CastAnswers::Answers> ProcSender::call_all(const ProcMeshRef& to, std::ui
   auto future = answers->get_future();
   const auto limit = std::clamp<std::chrono::milliseconds>(deadline, std::chrono::milliseconds(0),
                                                            std::chrono::milliseconds(UINT32_MAX));
-  const auto asked = outgoing_.use([&](Bus& bus) -> Result<void> {
-    if (is_cut_) return fail(is_ending());
-    bus.cast_call(*plan, port, held, limit,
-                  [answers](std::uint64_t ordinal, Result<std::string> answer) {
-                    answers->fill(ordinal, std::move(answer));
-                  });
-    return {};
-  });
+  const auto asked = outgoing_.use(
+      [&](Bus& bus) -> Result<void> {
+        if (is_cut_) return fail(is_ending());
+        bus.cast_call(*plan, port, held, limit,
+                      [answers](std::uint64_t ordinal, Result<std::string> answer) {
+                        answers->fill(ordinal, std::move(answer));
+                      });
+        return {};
+      },
+      /*is_last=*/true);
   if (!asked) {
     for (std::uint64_t ordinal = 0; ordinal < (*plan)->targets.size(); ++ordinal)
       answers->fill(ordinal, fail(asked.error()));
   }
-  outgoing_.flush_now();
-  return future.get();
+  return future;
 }
 
 }  // namespace meshbus::mesh_proc

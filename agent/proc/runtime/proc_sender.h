@@ -38,21 +38,23 @@ class ProcSender {
   /// Nothing leaves any more.
   bool is_cut() const noexcept { return is_cut_; }
   bool is_forked() const noexcept { return count_forks() != forks_; }
+  /// `is_last`: the caller waits for the answer at once, so the call leaves now.
   std::future<Result<std::string>> call(const ProcId& to, std::uint32_t port, const BodyParts& body,
-                                        std::chrono::milliseconds deadline);
-  /// The same without waiting: `answer` is called on the reactor's thread, once, unless the
-  /// process ends first.
+                                        std::chrono::milliseconds deadline, bool is_last = false);
+  /// The same; `answer` is called on the reactor's thread, once, unless the process ends first.
   void call(const ProcId& to, std::uint32_t port, const BodyParts& body,
-            std::chrono::milliseconds deadline, Bus::CallAnswer answer);
+            std::chrono::milliseconds deadline, Bus::CallAnswer answer, bool is_last = false);
   Result<void> send(const ProcId& to, std::uint32_t port, const BodyParts& body,
                     std::chrono::milliseconds patience);
   Result<void> send(std::uint64_t rank, std::uint32_t port, const BodyParts& body,
                     std::chrono::milliseconds patience);
   Result<void> cast(const ProcMeshRef& to, std::uint32_t port, const BodyParts& body,
                     std::chrono::milliseconds patience);
-  /// Waits.
-  Result<CastAnswers::Answers> call_all(const ProcMeshRef& to, std::uint32_t port,
-                                        const BodyParts& body, std::chrono::milliseconds deadline);
+  /// The caller waits for the answers at once. Errors: would_block (see CheckCaller), and those of
+  /// the whole.
+  Result<std::future<CastAnswers::Answers>> call_all(const ProcMeshRef& to, std::uint32_t port,
+                                                     const BodyParts& body,
+                                                     std::chrono::milliseconds deadline);
   /// See Bus::check_size(). For what is to be copied.
   Result<void> check_size(std::size_t bytes);
   Outgoing& outgoing() noexcept { return outgoing_; }

@@ -3,9 +3,11 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "agent/proc/actors/actor_system.h"
 #include "agent/proc/loop/work_queue.h"
@@ -21,6 +23,7 @@
 #include "agent/proc/runtime/shared_loop.h"
 #include "agent/proc/runtime/world.h"
 #include "common/bus/bus.h"
+#include "common/bus/cast.h"
 #include "meshbus/proc.h"
 
 namespace meshbus::mesh_proc {
@@ -86,8 +89,18 @@ class Runtime {
     return actor_sends_.send(to.proc(), actor_port(to), body);
   }
   const ProgramSettings& program_settings() const noexcept { return settings_.program(); }
-  /// Requests leave now: the caller is about to wait for the answer.
-  void flush() { sender_.outgoing().flush_now(); }
+  /// Waits for the answer. Only after check_caller().
+  Result<std::string> call(const ProcId& to, std::uint32_t port, const BodyParts& body,
+                           std::chrono::milliseconds deadline) {
+    return wait(sender_.call(to, port, body, deadline, /*is_last=*/true));
+  }
+  /// Waits for all of them. Errors: those of the whole.
+  Result<CastAnswers::Answers> call_all(const ProcMeshRef& to, std::uint32_t port,
+                                        const BodyParts& body, std::chrono::milliseconds deadline) {
+    auto answers = sender_.call_all(to, port, body, deadline);
+    if (!answers) return fail(answers.error());
+    return wait(std::move(*answers));
+  }
   /// Whether the caller may wait for an answer: would_block on the reactor's thread and for a
   /// handler that waits for its own proc; refused in a child of fork().
   Result<void> check_caller(const ProcId& to) const;
@@ -100,6 +113,14 @@ class Runtime {
   bool has_worker() const noexcept;
   /// On the thread that was made for the reactor, until the end.
   void run_reactor();
+  /// Has the caller turn the reactor until the answer is there.
+  template <typename Answer>
+  Answer wait(std::future<Answer> answer) {
+    loop_.turn_until([&answer] {
+      return answer.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+    });
+    return answer.get();
+  }
   /// The handler, of a port or of an actor, that has run for longer than handler.stuck.
   std::optional<BusyHandler> find_stuck();
   Dispatcher make_handlers();

@@ -37,8 +37,10 @@ void SharedLoop::start(std::function<void()> body) {
 }
 
 void SharedLoop::turn(WorkQueue& work, bool has_work, ActorPool& pool) {
-  work.join_loop();
-  const auto wake = [this] { reactor_.wake(); };
+  // A turn sees out the threads that it has brought something for.
+  const auto wake = [this] {
+    if (!reactor_.is_in_turn()) reactor_.wake();
+  };
   const auto help_with_handlers = [this, &work, &pool] {
     turn_meanwhile([&work, &pool, before = pool.batches()] {
       return work.is_wanted() || pool.batches() != before;
@@ -51,11 +53,7 @@ void SharedLoop::turn(WorkQueue& work, bool has_work, ActorPool& pool) {
   };
   if (has_work) work.share_loop(help_with_handlers, wake);
   pool.share_loop(help_with_actors, wake);
-  while (!is_stopped_) {
-    reactor_.run_until([&work, &pool] { return work.is_missed() || pool.is_missed(); });
-    work.promote();
-    pool.promote();
-  }
+  reactor_.run_for_all();
   is_helped_.wait(true);
 }
 
@@ -65,16 +63,29 @@ void SharedLoop::stop() {
 }
 
 void SharedLoop::turn_meanwhile(const std::function<bool()>& is_enough) {
-  if (is_helped_.exchange(true)) return reactor_.wake();  // for what this one has posted
+  // What comes for one of these while a thread of the program waits in the loop wakes it directly.
+  if (reactor_.has_waiter() || is_helped_.exchange(true)) return reactor_.wake_for_posted();
   {
     // A signal of the program must not interrupt what moves bytes.
     const NoSignals meanwhile;
     is_here_ = true;
-    if (!is_stopped_) reactor_.run_until(is_enough);
+    // A thread that waits for an answer does not send this one away, but finds it gone once it was
+    // in the way.
+    const auto here = std::this_thread::get_id();
+    const auto is_enough_here = [&] {
+      return is_enough() || (reactor_.has_waiter() && std::this_thread::get_id() == here);
+    };
+    if (!is_stopped_) reactor_.run_until(is_enough_here);
     is_here_ = false;
   }
   is_helped_ = false;
   is_helped_.notify_all();
+}
+
+void SharedLoop::turn_until(const std::function<bool()>& is_done) noexcept {
+  const bool was_here = std::exchange(is_here_, true);
+  reactor_.wait_until(is_done);
+  is_here_ = was_here;
 }
 
 }  // namespace meshbus::mesh_proc

@@ -14,7 +14,8 @@ namespace meshbus::mesh_proc {
 /// thread, or one of those of actors, while it has nothing to run; the one that was made for it,
 /// meanwhile. Of the former at most one waits in the reactor: the one that has run something last,
 /// since what comes next is most likely for it. What it hears that is for the others it leaves to
-/// them, and sleeps. (See LoopSharing for the side of those threads.)
+/// them, and sleeps. (See LoopSharing for the side of those threads.) A thread of the program that
+/// waits for an answer waits in the reactor, too; while it does, the others sleep.
 class SharedLoop {
  public:
   SharedLoop() = default;
@@ -32,6 +33,10 @@ class SharedLoop {
   /// On that thread: turns the reactor until stop(), with idle threads of `work` and `pool`. When
   /// it returns none of them turns it any more. `has_work`: `work` has a thread.
   void turn(WorkQueue& work, bool has_work, ActorPool& pool);
+  /// On a thread of the program that waits for an answer: turns the reactor until `is_done`, so
+  /// that the answer need not wake one thread after the other. Any thread may ask that. Returns at
+  /// once while another thread waits so, and when the reactor stops.
+  void turn_until(const std::function<bool()>& is_done) noexcept;
   /// In a turn.
   void stop();
   void join() { thread_.join(); }

@@ -43,11 +43,12 @@ struct AsyncOptions {
   /// Cancels the call, from any thread: what has no answer yet gets fate_unknown, because the procs
   /// may have the call already.
   std::stop_token stop = {};
-  /// Hands the answer over on the library's own thread as soon as it comes: the handlers' thread
-  /// need not wake for it, which spares some 15 % of a short call (docs/performance.md). An error
-  /// that is known at once comes on the calling thread, before the call returns. For a handler that
-  /// only puts the answer somewhere: it must not wait, nor call anything of this library, nor need
-  /// a lock that the caller holds; it is destroyed on the library's thread.
+  /// Hands the answer over as soon as it comes, on the thread that has received it: the library's
+  /// own, or one of the program that waits in another call. The handlers' thread need not wake for
+  /// it, which spares some 15 % of a short call (docs/performance.md). An error that is known at
+  /// once comes on the calling thread, before the call returns. For a handler that only puts the
+  /// answer somewhere: it must not wait, throw, nor call anything of this library, nor need a lock
+  /// that a caller holds; it is destroyed on such a thread.
   bool is_direct = false;
 };
 /// Receives the answer of an asynchronous call: called exactly once, whatever happens, also when

@@ -79,7 +79,7 @@ Result<std::string> Calls::call(const ProcId& proc, std::uint32_t port, const Bo
       promise->set_value(std::move(answer));
     });
   });
-  auto answer = begun ? future.get() : Result<std::string>(fail(begun.error()));
+  auto answer = begun ? core_.wait(std::move(future)) : Result<std::string>(fail(begun.error()));
   if (!answer) return fail(answer.error().within(call_to(proc, port)));
   return answer;
 }
@@ -211,7 +211,7 @@ Result<CastAnswers::Answers> Calls::call_all(const ProcMeshRef& to, std::uint32_
   });
   if (!asked) return fail(asked.error().within(call_to(to, port)));
   answers.reset();
-  return future.get();
+  return core_.wait(std::move(future));
 }
 
 void Calls::call_all_async(const ProcMeshRef& to, std::uint32_t port, const BodyParts& body,

@@ -11,7 +11,7 @@ ContextCore::ContextCore(ContextOptions options, Config config)
     : options_(std::move(options)), config_(std::move(config)) {
   thread_ = start_masked_thread([this] {
     ask_for_short_slices();
-    reactor_.run_until([] { return false; });
+    reactor_.run_for_all();
   });
   // Whatever runs there from now on sees thread_.
   run([] {});

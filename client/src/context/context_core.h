@@ -42,7 +42,10 @@ class ContextCore {
   ReturnedMessages& returned() noexcept { return returned_; }
   MessageSender& sender() noexcept { return sender_; }
 
-  bool is_reactor_thread() const { return thread_.get_id() == std::this_thread::get_id(); }
+  /// Whether the caller is the reactor's thread, or in a turn of it or a visit.
+  bool is_reactor_thread() const {
+    return thread_.get_id() == std::this_thread::get_id() || reactor_.is_in_turn();
+  }
   /// Errors: refused after a fork.
   Result<void> check_process() const;
   /// The same, and would_block on the reactor's thread.
@@ -71,6 +74,15 @@ class ContextCore {
   }
   /// Within a visit or a turn: what all connections have queued leaves, as far as it goes now.
   void flush();
+  /// Waits for the answer. Turns the reactor meanwhile, unless another thread does so: the answer
+  /// then need not wake one thread after the other. Only after check_may_wait().
+  template <typename Answer>
+  Answer wait(std::future<Answer> answer) {
+    reactor_.wait_until([&answer] {
+      return answer.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+    });
+    return answer.get();
+  }
 
   HostWays& ways() noexcept { return ways_; }
   const HostWays& ways() const noexcept { return ways_; }

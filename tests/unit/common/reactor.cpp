@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <future>
 #include <thread>
@@ -284,6 +285,51 @@ TEST_CASE(
   reactor.stop();
   one.join();
   other.join();
+}
+
+TEST_CASE(
+    "reactor: threads leave a shared loop once they have enough, whoever turned it meanwhile") {
+  Reactor reactor;
+  std::thread stays([&] { reactor.run_until([] { return false; }); });
+  constexpr int kThreads = 3, kTimes = 2000;
+  struct Waiter {
+    std::atomic<int> given = 0;
+    std::atomic<int> seen = 0;
+    std::thread thread = {};
+  };
+  std::array<Waiter, kThreads> waiters;
+  for (auto& waiter : waiters) {
+    waiter.thread = std::thread([&reactor, &waiter] {
+      for (int i = 1; i <= kTimes; ++i) {
+        reactor.run_until([&] { return waiter.given >= i; });
+        waiter.seen = i;
+      }
+    });
+  }
+  const auto until = std::chrono::steady_clock::now() + 60s;
+  for (int i = 1; i <= kTimes; ++i) {
+    // By a turn, which any of them runs; by a visitor; or from outside, with a wake-up.
+    for (auto& waiter : waiters) {
+      const auto give = [&] { waiter.given = i; };
+      switch (i % 3) {
+        case 0: reactor.post(give); break;
+        case 1: {
+          const auto visit = reactor.visit();
+          give();
+          break;
+        }
+        default: give(); reactor.wake();
+      }
+    }
+    for (auto& waiter : waiters) {
+      while (waiter.seen < i && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+      INFO(i);
+      REQUIRE(waiter.seen == i);
+    }
+  }
+  reactor.stop();
+  stays.join();
+  for (auto& waiter : waiters) waiter.thread.join();
 }
 
 TEST_CASE("reactor: a ZeroMQ socket of a shared loop loses nothing") {

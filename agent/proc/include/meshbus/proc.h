@@ -52,8 +52,9 @@
 /// Started as `meshbus run --mesh -n 4 -- ./hello`, or spawned from a launcher: meshbus/context.h.
 ///
 /// Threads. The library has one hidden thread for everything that moves bytes, so a proc stays
-/// reachable while main() computes. Handlers run on one other thread, one at a time, in the order
-/// in which messages came; main() runs on the thread that called bootstrap().
+/// reachable while main() computes; a thread that waits in call() does its work meanwhile. Handlers
+/// run on one other thread, one at a time, in the order in which messages came; main() runs on the
+/// thread that called bootstrap().
 ///
 /// Several procs of one process (ProcSpec::procs_per_process): all of this is there once for each,
 /// main() and handlers of each on threads of their own and at the same time, while bootstrap()

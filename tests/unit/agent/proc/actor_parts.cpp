@@ -64,12 +64,14 @@ class Nap {
           }
           note_asleep(-1);
         },
-        [this] {
-          const std::lock_guard lock(mutex_);
-          is_awake_ = true;
-          ++wakes_;
-          changed_.notify_all();
-        });
+        [this] { wake(); });
+  }
+  /// As a turn does that has brought work.
+  void wake() {
+    const std::lock_guard lock(mutex_);
+    is_awake_ = true;
+    ++wakes_;
+    changed_.notify_all();
   }
   /// Waits until a thread sleeps; how often it was woken until then.
   int asleep() {
@@ -275,25 +277,24 @@ TEST_CASE(
   for (int i = 0; i < 1000; ++i) {
     auto one = std::make_shared<Runner>(pool, order, 'x', 1);
     pool.submit(Batch{one});
-    pool.promote();
+    nap.wake();
     REQUIRE(one->done.get_future().wait_for(10s) == std::future_status::ready);
   }
   CHECK(pool.batches() == 1000);
-  CHECK_FALSE(pool.is_missed());
   // The other one is there for what is queued besides; and what runs may count on it that another
   // one runs meanwhile.
   nap.asleep();
   auto first = std::make_shared<Holder>();
   auto second = std::make_shared<Holder>();
   pool.submit(Batch{first, second});
-  pool.promote();
+  nap.wake();
   first->started.get_future().wait();
   second->started.get_future().wait();
   for (auto& holder : {first, second}) holder->go.set_value();
   nap.asleep();
   auto asker = std::make_shared<Asker>(pool);
   pool.submit(Batch{asker});
-  pool.promote();
+  nap.wake();
   CHECK(asker->is_done.get_future().get());
   nap.asleep();
   CHECK_FALSE(nap.has_two());

@@ -45,11 +45,6 @@ class Pool {
     ++work_;
     if (!sharing_.is_led()) work_came_.notify_one();
   }
-  /// What the thread does that is not of the pool and turns the same loop.
-  void promote() {
-    std::unique_lock lock(mutex_);
-    if (has_reason()) sharing_.promote(lock);
-  }
   void wake() {
     const std::lock_guard lock(loop_mutex_);
     is_awake_ = true;
@@ -83,7 +78,7 @@ class Pool {
     for (;;) {
       {
         const std::lock_guard lock(mutex_);
-        if (has_reason() || sharing_.is_recalled()) break;
+        if (has_reason()) break;
       }
       std::unique_lock lock(loop_mutex_);
       woken_.wait(lock, [&] { return is_awake_; });
@@ -124,20 +119,20 @@ TEST_CASE("loop_sharing: without a loop idle threads sleep until there is work")
   CHECK(pool.most_leaders() == 0);
 }
 
-TEST_CASE("loop_sharing: one idle thread turns the loop, and comes back for work when recalled") {
+TEST_CASE("loop_sharing: one idle thread turns the loop, and comes back for work when woken") {
   Pool pool(3);
   pool.set_loop();
   REQUIRE(pool.wait_led());
-  pool.push();  // the leader sleeps over it until it is recalled
-  pool.promote();
+  pool.push();  // the leader sleeps over it until it is woken
+  pool.wake();
   CHECK(pool.wait_done(1));
   // Afterwards a thread leads again.
   CHECK(pool.wait_led());
-  pool.promote();  // no work: it is left alone
+  pool.wake();  // no work: it goes on
   CHECK(pool.most_leaders() == 1);
 }
 
-TEST_CASE("loop_sharing: no work is lost and never two lead, whoever pushes, wakes and promotes") {
+TEST_CASE("loop_sharing: no work is lost and never two lead, whoever pushes and wakes") {
   constexpr std::uint64_t kEach = 5000;
   Pool pool(3);
   std::vector<std::thread> pushers;
@@ -145,8 +140,7 @@ TEST_CASE("loop_sharing: no work is lost and never two lead, whoever pushes, wak
     pushers.emplace_back([&, i] {
       for (std::uint64_t n = 0; n < kEach; ++n) {
         pool.push();
-        // As the thread of the loop does, or any other one.
-        (n + static_cast<std::uint64_t>(i)) % 2 == 0 ? pool.promote() : pool.wake();
+        pool.wake();
         if (i == 0 && n == kEach / 10) pool.set_loop();
       }
     });

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <functional>
+#include <mutex>
+#include <vector>
+
+#include "common/loop/turn_lock.h"
+
+namespace meshbus {
+
+/// The threads that share a reactor's loop (Reactor::run_until), and what each waits for. A wake-up
+/// meets any of those that sleep in it. So a thread that finds another one asleep although that has
+/// enough wakes one, and stays out until the right one is awake. The turn lock of the reactor
+/// guards it: functions are called with it held, unless they say otherwise.
+class LoopGuests {
+ public:
+  /// A thread in the loop, as long as this lives.
+  class Guest {
+   public:
+    Guest(LoopGuests& guests, const std::function<bool()>& is_enough)
+        : guests_(guests), is_enough_(is_enough) {
+      guests_.all_.push_back(this);
+    }
+    ~Guest() { std::erase(guests_.all_, this); }
+    Guest(const Guest&) = delete;
+    Guest& operator=(const Guest&) = delete;
+
+    void fall_asleep() noexcept { is_asleep_ = true; }
+    void wake_up() {
+      is_asleep_ = false;
+      if (guests_.seeing_out_ > 0) guests_.is_awake_.notify_all();
+    }
+
+   private:
+    friend class LoopGuests;
+    LoopGuests& guests_;
+    /// Any thread asks it.
+    const std::function<bool()>& is_enough_;
+    bool is_asleep_ = false;
+  };
+
+  LoopGuests() = default;
+  LoopGuests(const LoopGuests&) = delete;
+  LoopGuests& operator=(const LoopGuests&) = delete;
+
+  /// Whether a thread is asleep although it has enough.
+  bool has_overdue() const { return find_overdue(nullptr) != nullptr; }
+  /// If another one is: calls `wake`, and waits until that one is awake. Unlocks meanwhile. False
+  /// when there is none.
+  template <typename Wake>
+  bool see_out(const Guest& self, std::unique_lock<TurnLock>& lock, Wake wake) {
+    const Guest* const overdue = find_overdue(&self);
+    if (overdue == nullptr) return false;
+    wake();
+    ++seeing_out_;
+    is_awake_.wait(lock,
+                   [&] { return std::ranges::count(all_, overdue) == 0 || !overdue->is_asleep_; });
+    --seeing_out_;
+    return true;
+  }
+
+  /// Any thread. One at a time is the waiter (Reactor::wait_until); false when another one is.
+  bool become_waiter() noexcept { return !has_waiter_.exchange(true); }
+  bool has_waiter() const noexcept { return has_waiter_; }
+  void stop_waiting() noexcept {
+    has_waiter_ = false;
+    has_waiter_.notify_all();
+  }
+  void wait_for_waiter() const noexcept { has_waiter_.wait(true); }
+
+ private:
+  const Guest* find_overdue(const Guest* but) const {
+    const auto found = std::ranges::find_if(all_, [but](const Guest* guest) {
+      return guest != but && guest->is_asleep_ && guest->is_enough_();
+    });
+    return found == all_.end() ? nullptr : *found;
+  }
+
+  std::vector<const Guest*> all_;
+  std::size_t seeing_out_ = 0;
+  std::condition_variable_any is_awake_;
+  std::atomic<bool> has_waiter_{false};
+};
+
+}  // namespace meshbus
