@@ -112,7 +112,9 @@ bool DirectPath::must_wait() {
 }
 
 DirectSocket::Outcome DirectPath::read(bool all) {
-  for (std::size_t bytes = 0; all || (bytes < kShare && inbox_.bytes() < kShare);) {
+  // A sender may go on sending meanwhile: that is for the next time.
+  const auto end = socket_.received() + (all ? socket_.waiting() : kShare);
+  while (socket_.received() < end && (all || inbox_.bytes() < kShare)) {
     std::vector<MessagePart> parts;
     const auto outcome = socket_.receive(parts);
     if (outcome != DirectSocket::Outcome::done) return outcome;
@@ -121,7 +123,6 @@ DirectSocket::Outcome DirectPath::read(bool all) {
       log::warn("bus: a direct path has brought what is no frame, and is closed");
       return DirectSocket::Outcome::ended;
     }
-    for (const auto& part : parts) bytes += part.size();
     inbox_.push(std::move(parts), *reader);
     is_used_ = true;
   }

@@ -65,7 +65,7 @@ class DirectPath : public std::enable_shared_from_this<DirectPath> {
 
   /// Sends a frame whole, or not at all: see Events::on_room then.
   DirectSocket::Outcome send(const Frame& frame);
-  /// Hands out all that has come, whether it is held or not.
+  /// Hands out all that has come until now, whether it is held or not.
   void receive_all();
   /// The other end can send no more; hands out all that has come, and lets go of the socket.
   void end();

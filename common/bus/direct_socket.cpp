@@ -1,5 +1,6 @@
 #include "common/bus/direct_socket.h"
 
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -95,6 +96,7 @@ DirectSocket::Outcome DirectSocket::receive(std::vector<MessagePart>& parts) {
     return Outcome::not_now;
   Prefix prefix;
   const auto size = static_cast<std::size_t>(got);
+  if (got > 0) received_ += size;
   if (got < static_cast<ssize_t>(sizeof prefix) || size > kMostBytes) return Outcome::ended;
   std::memcpy(&prefix, block_.data, sizeof prefix);
   if (prefix.count == 0 || prefix.count > kMostDirectParts) return Outcome::ended;
@@ -113,6 +115,11 @@ DirectSocket::Outcome DirectSocket::receive(std::vector<MessagePart>& parts) {
     at += prefix.sizes.at(i);
   }
   return Outcome::done;
+}
+
+std::uint64_t DirectSocket::waiting() const {
+  int bytes = 0;
+  return ::ioctl(fd_.get(), FIONREAD, &bytes) == 0 ? static_cast<std::uint64_t>(bytes) : 0;
 }
 
 void DirectSocket::end_reading() {

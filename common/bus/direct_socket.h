@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -37,6 +38,9 @@ class DirectSocket {
   Outcome send(const Frame& frame);
   /// The parts of the next frame.
   Outcome receive(std::vector<MessagePart>& parts);
+  /// Bytes of packets that were received, and that wait to be.
+  std::uint64_t received() const noexcept { return received_; }
+  std::uint64_t waiting() const;
   /// The other end cannot send any more; what it has sent is still received.
   void end_reading();
 
@@ -58,6 +62,7 @@ class DirectSocket {
   UniqueFd fd_;
   /// Where the next packet is read to; null until then.
   Block block_;
+  std::uint64_t received_ = 0;
 };
 
 }  // namespace meshbus

@@ -443,6 +443,22 @@ int main(int argc, char** argv) {
       }
       return 5;
     });
+  } else if (mode == "callers") {  // several threads call rank 1 at once, then main() for long
+    program.main([](Proc& proc) {
+      std::atomic<int> wrong = 0;
+      std::vector<std::thread> threads;
+      for (int i = 0; i < 4; ++i) {
+        threads.emplace_back([&proc, &wrong, i] {
+          for (int n = 0; n < 500; ++n) {
+            const auto text = std::to_string(i) + " " + std::to_string(n);
+            if (proc.call(1, 1, text, 20s) != text) ++wrong;
+          }
+        });
+      }
+      for (auto& thread : threads) thread.join();
+      say("main, wrong answers: " + std::to_string(wrong));
+      return proc.call(1, 12, "2000", 20s) ? 0 : 1;
+    });
   } else if (mode == "talk") {
     program.on_undelivered([](Proc&, const Undelivered&) { ++talk.returned; });
     program.main([](Proc& proc) { return talk.run(proc); });

@@ -53,6 +53,25 @@ TEST_CASE("proc: ranks call each other by computed addresses, and know who calls
   CHECK(harness.call(1, 10, "").value() == "stranger");
 }
 
+TEST_CASE("proc: threads that call at once get their own answers, and handlers run meanwhile") {
+  ProcHarness harness({.ranks = 2});
+  harness.start(1, {"serve"});
+  harness.wait_ready(1);
+  harness.start(0, {"callers"});
+  harness.wait_ready(0);
+  int answered = 0;
+  // While threads call, and while main() waits for an answer that takes two seconds.
+  harness.wait("answers of a proc that calls", [&] {
+    const auto text = std::to_string(answered);
+    REQUIRE(harness.call(0, 1, text).value() == text);
+    return ++answered >= 20 &&
+           harness.process(0).err().find("wrong answers: 0\n") != std::string::npos;
+  });
+  for (int i = 0; i < 20; ++i) REQUIRE(harness.call(0, 1, "meanwhile").value() == "meanwhile");
+  CHECK(harness.process(0).is_running());
+  CHECK(harness.wait_exit(0) == ExitStatus::exited(0));
+}
+
 TEST_CASE("proc: calls that cannot be are refused at once and in words") {
   ProcHarness harness({.config = {{"message.limit", "1MiB"}}});
   harness.start(0, {"ask"});

@@ -5,8 +5,10 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -159,6 +161,31 @@ TEST_CASE("direct_path: while it is held, what comes stays in the socket") {
   one.path->end();
   CHECK(one.received == std::vector<std::string>{"a", "b"});
   CHECK(other.send(frame_of({"c"})) == DirectSocket::Outcome::ended);
+}
+
+TEST_CASE(
+    "direct_path: all that has come is what was there, though the other end goes on sending") {
+  OnePath one;
+  DirectSocket other = one.other_end();
+  std::atomic<bool> is_over{false};
+  std::atomic<std::size_t> sent{0};
+  std::thread sender([&] {
+    while (!is_over) {
+      if (other.send(frame_of({std::to_string(sent)})) == DirectSocket::Outcome::done) ++sent;
+    }
+  });
+  std::size_t received = 0;
+  const auto receive = [&] {
+    one.received.clear();
+    one.path->receive_all();
+    REQUIRE(one.received.size() < 10'000);
+    for (const auto& number : one.received) REQUIRE(number == std::to_string(received++));
+  };
+  for (int i = 0; i < 100; ++i) receive();
+  is_over = true;
+  sender.join();
+  receive();
+  CHECK(received == sent);
 }
 
 TEST_CASE("direct_path: only such a socket is taken for one") {
