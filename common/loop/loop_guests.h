@@ -4,6 +4,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <mutex>
 #include <vector>
@@ -29,9 +30,9 @@ class LoopGuests {
     Guest(const Guest&) = delete;
     Guest& operator=(const Guest&) = delete;
 
-    void fall_asleep() noexcept { is_asleep_ = true; }
+    void fall_asleep() noexcept { sleep_ = ++guests_.sleeps_; }
     void wake_up() {
-      is_asleep_ = false;
+      sleep_ = 0;
       if (guests_.seeing_out_ > 0) guests_.is_awake_.notify_all();
     }
 
@@ -40,7 +41,8 @@ class LoopGuests {
     LoopGuests& guests_;
     /// Any thread asks it.
     const std::function<bool()>& is_enough_;
-    bool is_asleep_ = false;
+    /// Which of all sleeps this is; 0: it is awake.
+    std::uint64_t sleep_ = 0;
   };
 
   LoopGuests() = default;
@@ -57,8 +59,11 @@ class LoopGuests {
     if (overdue == nullptr) return false;
     wake();
     ++seeing_out_;
-    is_awake_.wait(lock,
-                   [&] { return std::ranges::count(all_, overdue) == 0 || !overdue->is_asleep_; });
+    // It may leave, come again and fall asleep before this thread looks.
+    is_awake_.wait(lock, [this, sleep = overdue->sleep_] {
+      return std::ranges::none_of(all_,
+                                  [sleep](const Guest* guest) { return guest->sleep_ == sleep; });
+    });
     --seeing_out_;
     return true;
   }
@@ -75,12 +80,13 @@ class LoopGuests {
  private:
   const Guest* find_overdue(const Guest* but) const {
     const auto found = std::ranges::find_if(all_, [but](const Guest* guest) {
-      return guest != but && guest->is_asleep_ && guest->is_enough_();
+      return guest != but && guest->sleep_ != 0 && guest->is_enough_();
     });
     return found == all_.end() ? nullptr : *found;
   }
 
   std::vector<const Guest*> all_;
+  std::uint64_t sleeps_ = 0;
   std::size_t seeing_out_ = 0;
   std::condition_variable_any is_awake_;
   std::atomic<bool> has_waiter_{false};

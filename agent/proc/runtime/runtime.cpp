@@ -159,7 +159,13 @@ void Runtime::shutdown(int code) {
   }
   life_.end_main(code);  // by exit(), it may be
   Reactor& reactor = loop_.reactor();
-  reactor.post([this] { ending_.begin_exit(); });
+  // A turn that has just told main() of a stop goes on to queue on_stop: that is to run.
+  std::promise<void> begun;
+  reactor.post([this, &begun] {
+    ending_.begin_exit();
+    begun.set_value();
+  });
+  begun.get_future().wait();
   if (has_worker()) work_.finish();
   const bool is_actor = actors_.is_here();  // which cannot wait for its own end
   if (!is_actor) {
