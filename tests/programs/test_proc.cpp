@@ -90,7 +90,8 @@ std::string use_up_descriptors(bool is_wanted) {
   if (is_wanted) {
     const rlimit few{128, 128};
     ::setrlimit(RLIMIT_NOFILE, &few);
-    for (int fd = ::dup(2); fd >= 0; fd = ::dup(2)) used.push_back(fd);
+    const auto copy = [] { return ::fcntl(2, F_DUPFD_CLOEXEC, 0); };
+    for (int fd = copy(); fd >= 0; fd = copy()) used.push_back(fd);
     return std::to_string(used.size());
   }
   for (const int fd : used) ::close(fd);

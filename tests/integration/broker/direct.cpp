@@ -186,7 +186,7 @@ TEST_CASE("direct paths: messages stay in order, whichever way they go") {
         pair.send(pair.b, pair.a, std::to_string(back++) + ' ' + std::string(size(), '.'));
       // A receiver that takes nothing for a while.
       if (random() % 4 == 0) pair.b.bus->hold_data(true);
-      for (unsigned i = random() % 6; i > 0; --i) pair.host.loop.reactor.turn(0ms);
+      for (auto i = random() % 6; i > 0; --i) pair.host.loop.reactor.turn(0ms);
       if (random() % 3 == 0) pair.b.bus->hold_data(false);
     }
     pair.b.bus->hold_data(false);

@@ -174,7 +174,8 @@ TEST_CASE("broker user: its audit trail is set aside and read back without root"
   }
   run("second");
   std::size_t files = 0;
-  for (const auto& entry : fs::directory_iterator(folder)) files += entry.is_regular_file() ? 1 : 0;
+  for (const auto& entry : fs::directory_iterator(folder))
+    files += entry.is_regular_file() ? 1U : 0U;
   CHECK(files == 2);
   CHECK(fs::file_size(folder / "audit.jsonl") < 100'000);
   const auto done = run_cli({"audit", "--hosts", host.address(), "--json"});

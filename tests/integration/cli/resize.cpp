@@ -84,10 +84,10 @@ TEST_CASE("cli: grow adds ranks to a running job, shrink takes them away, and th
                    in_time));
   // Without --on: the hosts that it has, those with the fewest blocks first.
   done = job.order({"grow", "work", "--by", "2", "--json"});
-  const auto json = parse_json(done.out);
-  CHECK(json.at("size") == 8);
-  CHECK(json.at("ranks") == "4-7");
-  CHECK(json.at("hosts") == nlohmann::json({job.one.address(), job.two.address()}));
+  const auto grown = parse_json(done.out);
+  CHECK(grown.at("size") == 8);
+  CHECK(grown.at("ranks") == "4-7");
+  CHECK(grown.at("hosts") == nlohmann::json({job.one.address(), job.two.address()}));
   CHECK(has(job.order({"status", "work"}).out, "Running  0-7\n"));
   CHECK(has(job.order({"ps"}).out, "{host: 4, proc: 2}"));
   done = job.order({"shrink", "work", "--by", "3"});

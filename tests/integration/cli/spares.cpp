@@ -60,10 +60,10 @@ TEST_CASE("cli: run --use goes on with a spare when a host is killed, at once") 
   CHECK(job.err().find("attempt 2 of the job on 2 hosts, 0 hosts to spare") != std::string::npos);
   // Its end is proved: nobody waits for its lease.
   CHECK(job.err().find("waiting until the lease") == std::string::npos);
-  const auto json = parse_json(read_file(report));
-  CHECK(json.at("exit_code") == 0);
-  REQUIRE(json.at("attempts").size() == 1);
-  CHECK(json.at("attempts")[0].at("lost_hosts").size() == 1);
+  const auto told = parse_json(read_file(report));
+  CHECK(told.at("exit_code") == 0);
+  REQUIRE(told.at("attempts").size() == 1);
+  CHECK(told.at("attempts")[0].at("lost_hosts").size() == 1);
 }
 
 TEST_CASE("cli: run --min-hosts goes on with the hosts that are left, and -n ranks on fewer") {

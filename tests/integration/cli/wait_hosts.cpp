@@ -53,7 +53,7 @@ class Places {
 
 std::size_t count_of(const std::string& text, const std::string& word) {
   std::size_t found = 0;
-  for (const auto& line : lines_of(text)) found += line == word ? 1 : 0;
+  for (const auto& line : lines_of(text)) found += line == word ? 1U : 0U;
   return found;
 }
 

@@ -81,7 +81,7 @@ TEST_CASE(
       [&] {
         const auto told = elastic.ask(before, 25);
         return std::all_of(told.begin(), told.end(), [](const std::string& text) {
-          return text.starts_with("6 at host=") && text.ends_with("/3,gpu=0/2 told 6") ||
+          return (text.starts_with("6 at host=") && text.ends_with("/3,gpu=0/2 told 6")) ||
                  text.ends_with("/3,gpu=1/2 told 6");
         });
       },
