@@ -31,6 +31,7 @@ class LoopGuests {
     Guest& operator=(const Guest&) = delete;
 
     void fall_asleep() noexcept { sleep_ = ++guests_.sleeps_; }
+    /// It sees to it itself that all the others that have enough wake up (LoopGuests::see_out).
     void wake_up() {
       sleep_ = 0;
       if (guests_.seeing_out_ > 0) guests_.is_awake_.notify_all();
@@ -51,18 +52,20 @@ class LoopGuests {
 
   /// Whether a thread is asleep although it has enough.
   bool has_overdue() const { return find_overdue(nullptr) != nullptr; }
-  /// If another one is: calls `wake`, and waits until that one is awake. Unlocks meanwhile. False
-  /// when there is none.
+  /// If another one is: calls `wake`, and waits until that one is awake, or has not enough any
+  /// more. Unlocks meanwhile. False when there is none.
   template <typename Wake>
   bool see_out(const Guest& self, std::unique_lock<TurnLock>& lock, Wake wake) {
     const Guest* const overdue = find_overdue(&self);
     if (overdue == nullptr) return false;
     wake();
     ++seeing_out_;
-    // It may leave, come again and fall asleep before this thread looks.
+    // It may leave, come again and fall asleep before this thread looks; and another thread may
+    // have taken what it was to get.
     is_awake_.wait(lock, [this, sleep = overdue->sleep_] {
-      return std::ranges::none_of(all_,
-                                  [sleep](const Guest* guest) { return guest->sleep_ == sleep; });
+      return std::ranges::none_of(all_, [sleep](const Guest* guest) {
+        return guest->sleep_ == sleep && guest->is_enough_();
+      });
     });
     --seeing_out_;
     return true;
