@@ -95,6 +95,8 @@ void Bus::on_welcome(const wire::Welcome& welcome) {
   // before what is queued.
   const auto host = HostAddr::parse(welcome.host()->string_view());
   if (host && own_name_) self_ = ProcId(*host, *own_name_);
+  if (self_)
+    postbox_.with_direct([&](DirectOutlets& outlets, Outbox&) { outlets.set_own(self_->key()); });
   Outbox queued = postbox_.take_queued(host ? host->key() : 0);
   casts_.set_supported((welcome.capabilities() & kCapabilityCast) != 0);
   introductions_.repeat();

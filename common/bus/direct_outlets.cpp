@@ -42,6 +42,7 @@ DirectOutlets::Outlet* DirectOutlets::find(std::uint64_t proc) {
 DirectOutlets::Outlet* DirectOutlets::outlet_for(const wire::Envelope& envelope) {
   if (!is_enabled_) return nullptr;
   const auto proc = envelope.destination_proc();
+  if (proc == own_) return nullptr;
   Outlet* const outlet = find(proc);
   if (outlet != nullptr && outlet->is_used()) return outlet;
   // Answers follow what they answer: the other end asks for the path.

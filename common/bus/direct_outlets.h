@@ -51,6 +51,8 @@ class DirectOutlets {
 
   void set_enabled(bool is_enabled) noexcept { is_enabled_ = is_enabled; }
   bool is_enabled() const noexcept { return is_enabled_; }
+  /// The proc that this is of: there is no path to itself.
+  void set_own(std::uint64_t proc) noexcept { own_ = proc; }
   /// Whether that message may go by a path: a message, call or answer by itself, of that size.
   static bool is_fit(const wire::Envelope& envelope, std::size_t bytes) noexcept;
 
@@ -94,6 +96,7 @@ class DirectOutlets {
   void count_one(std::uint64_t proc);
 
   bool is_enabled_ = false;
+  std::uint64_t own_ = 0;
   std::unordered_map<std::uint64_t, Outlet> outlets_;
   /// Messages to procs without a path.
   std::unordered_map<std::uint64_t, std::uint32_t> counts_;

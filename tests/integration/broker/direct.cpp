@@ -104,6 +104,13 @@ TEST_CASE("direct paths: without leave of both sides there is none") {
   CHECK(pair.b.bus->direct().empty());
 }
 
+TEST_CASE("direct paths: a proc has none to itself") {
+  TalkingPair pair;
+  for (int i = 0; i < 300; ++i) REQUIRE(pair.a.call(pair.a.address(), "x").value() == "re: x");
+  CHECK(pair.a.bus->direct().empty());
+  pair.talk();
+}
+
 TEST_CASE("direct paths: a broker that is told so allows none") {
   LocalBroker host(Setting{"direct.paths", "false"});
   TestPeer a(host.loop, host.endpoint(), launcher_hello()),
