@@ -34,7 +34,7 @@ class DirectOutlets {
     State state = State::closed;
     /// The path takes nothing now.
     bool is_blocked = false;
-    /// So many messages are to come before the path is tried again.
+    /// The path is tried again after so many messages.
     std::uint32_t enough = kEnough;
     /// Messages since it was closed; see kEnough.
     std::uint32_t count_closed = 0;
@@ -75,7 +75,7 @@ class DirectOutlets {
   void set_blocked(std::uint64_t proc, bool is_blocked);
   /// The path did not do: it is tried again after twice as many messages as the last time.
   void put_off(std::uint64_t proc, Outbox& outbox);
-  /// What is sent to that proc goes through the broker again, and what waits goes first. Reactor's
+  /// From now on messages to that proc go through the broker, those that wait first. Reactor's
   /// thread.
   void close(std::uint64_t proc, Outbox& outbox);
   /// The proc has no path any more.

@@ -88,7 +88,7 @@ class DirectPaths {
   /// It has told us where its inbox is.
   void offer(std::uint64_t proc, const std::string& inbox);
   PathPtr add(std::uint64_t proc, DirectSocket socket, const ShareTicket& ticket);
-  /// What is sent to the proc waits until it has answered that it has all that came before.
+  /// Messages to the proc wait until it has answered that it has all that came before.
   void ask(const PathPtr& path);
   void on_asked(const PathPtr& path, bool is_well);
   /// A call to port 0 of the proc.

@@ -54,7 +54,7 @@ struct Talk {
     const auto to = proc.rank() ^ 1;
     while (!proc.stop_requested()) {
       if (is_paused) {
-        std::this_thread::sleep_for(1ms);  // sleep-ok: nobody wakes this thread
+        proc.wait_for_stop(10ms);
         continue;
       }
       // When the queue is full for long, the same number is tried again.

@@ -193,8 +193,7 @@ TEST_CASE("cli: a host disturbs as many at a time as it may, and a stop ends a f
   const auto stopped = run_cli({"stop", "--hosts", host.address(), "work"});
   INFO(stopped.err);
   CHECK(stopped.status == ExitStatus::exited(0));
-  // Under load what the shells have left may need a moment longer than the ranks (Drain).
-  CHECK(wait_until([&] { return work.all().empty(); }, in_time));
+  CHECK(work.all().empty());
   longer.send_signal(SIGTERM);
   CHECK(longer.wait_exit(in_time) == ExitStatus::exited(143));
 }
