@@ -293,10 +293,15 @@ void DirectPaths::on_session_lost() {
 }
 
 void DirectPaths::watch(std::uint64_t proc) {
+  // One lasts until the proc ends, and serves the paths to it that come later.
+  if (watches_.contains(proc)) return;
   wire::WatchT watch;
   watch.key = proc;
-  const auto sequence = requests_.request(Destination::to_broker(), std::move(watch), kWatchLimit,
-                                          [](const Result<ControlMessage>&) {});
+  const auto sequence = requests_.request(
+      Destination::to_broker(), std::move(watch), kWatchLimit,
+      [this, proc, alive = std::weak_ptr<void>(alive_)](const Result<ControlMessage>& answer) {
+        if (!alive.expired() && !answer) watches_.erase(proc);
+      });
   if (const auto id = requests_.of_sequence(sequence)) watches_[proc] = *id;
 }
 

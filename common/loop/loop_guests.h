@@ -31,7 +31,7 @@ class LoopGuests {
     Guest& operator=(const Guest&) = delete;
 
     void fall_asleep() noexcept { sleep_ = ++guests_.sleeps_; }
-    /// It sees to it itself that all the others that have enough wake up (LoopGuests::see_out).
+    /// Before it sleeps again the thread calls see_out().
     void wake_up() {
       sleep_ = 0;
       if (guests_.seeing_out_ > 0) guests_.is_awake_.notify_all();
