@@ -27,6 +27,7 @@ std::size_t size_of(const wire::ExitReportT& exit_report, bool with_tail) {
 std::size_t size_of_ranks(const wire::MeshStateT& state) {
   return state.ranks.size() * sizeof(wire::RankState) +
          state.troubles.size() * sizeof(wire::RankTrouble) +
+         state.descendants.size() * sizeof(std::uint64_t) +
          state.stuck.size() * (kTableBytes + kHandlerBytes);
 }
 
@@ -35,6 +36,8 @@ void add_ranks(const Mesh& mesh, wire::MeshStateT& state) {
   for (const auto& [rank, proc] : mesh.procs) {
     if (!mesh.has(rank)) break;
     state.ranks.push_back(proc->state.to_wire());
+    if (proc->launch.is_born() && proc->exit.end() && !proc->exit.is_empty())
+      state.descendants.push_back(rank);
     if (!is_in_trouble(*proc)) continue;
     state.troubles.push_back(proc->trouble);
     if (proc->stuck != nullptr)

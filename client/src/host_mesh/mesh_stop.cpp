@@ -1,6 +1,7 @@
 #include "client/src/host_mesh/mesh_stop.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "client/src/base/wire_reports.h"
@@ -23,6 +24,8 @@ constexpr milliseconds kAwaitLimit{2000};
 constexpr milliseconds kNothingLeft{2000};
 /// The time between two tries.
 constexpr milliseconds kAgain{250};
+/// The same while only descendants are left, which have been killed.
+constexpr milliseconds kSoon{10};
 
 }  // namespace
 
@@ -57,7 +60,11 @@ void MeshStop::ask(std::size_t place, Body body, milliseconds limit, Taker take)
 }
 
 void MeshStop::again(std::size_t place, Step step) {
-  core_.reactor().after(kAgain, [self = shared_from_this(), place, step] {
+  after(kAgain, place, step);
+}
+
+void MeshStop::after(milliseconds pause, std::size_t place, Step step) {
+  core_.reactor().after(pause, [self = shared_from_this(), place, step] {
     if (!self->is_over_) (self.get()->*step)(place);
   });
 }
@@ -114,7 +121,13 @@ void MeshStop::on_read(std::size_t index, const Result<ControlMessage>& answer) 
     return again(index, &MeshStop::read);
   }
   place.report = std::move(*report);
-  if (open_ranks(place).empty()) return done(place);
+  place.descendants.clear();
+  if (const auto* const ranks = state->descendants()) {
+    std::copy_if(ranks->begin(), ranks->end(), std::back_inserter(place.descendants),
+                 [this](std::uint64_t rank) { return is_meant(rank); });
+  }
+  if (open_ranks(place).empty())
+    return place.descendants.empty() ? done(place) : after(kSoon, index, &MeshStop::read);
   // An answer that comes at once although ranks are left must not become a busy loop.
   const bool is_quick = core_.reactor().now() - place.awaited < kAgain;
   is_quick ? again(index, &MeshStop::await) : await(index);
@@ -179,12 +192,14 @@ void MeshStop::end_with_host(Place& place) {
 std::vector<std::uint64_t> MeshStop::open_ranks(const Place& place) const {
   std::vector<std::uint64_t> open;
   if (!place.report) return open;
-  const auto& meant = order_.options.ranks;
   for (const auto& rank : place.report->ranks) {
-    if (!rank.is_terminal() && (meant.empty() || contains(meant, rank.rank)))
-      open.push_back(rank.rank);
+    if (!rank.is_terminal() && is_meant(rank.rank)) open.push_back(rank.rank);
   }
   return open;
+}
+
+bool MeshStop::is_meant(std::uint64_t rank) const {
+  return order_.options.ranks.empty() || contains(order_.options.ranks, rank);
 }
 
 void MeshStop::done(Place& place) {
@@ -209,6 +224,10 @@ std::string MeshStop::problem_of(const Place& place) const {
     if (std::find(open.begin(), open.end(), rank.rank) != open.end())
       text += (text.empty() ? "" : ", ") + rank.describe();
   }
+  if (!place.descendants.empty())
+    text += std::string(text.empty() ? "" : ", ") + "processes that " +
+            (place.descendants.size() == 1 ? "rank " : "ranks ") +
+            to_string(to_rank_set(place.descendants)) + " started are still there";
   return text.empty() ? "host " + place.host.to_string() + " has not answered" : text;
 }
 

@@ -40,6 +40,8 @@ class MeshStop : public std::enable_shared_from_this<MeshStop> {
   struct Place {
     HostAddr host;
     std::optional<MeshReport> report = {};
+    /// Ranks that were meant and have ended, while processes that they have started have not.
+    std::vector<std::uint64_t> descendants = {};
     std::string problem = {};
     bool is_done = false;
     /// We can see its unix socket: somebody listened there when the stop began.
@@ -58,6 +60,7 @@ class MeshStop : public std::enable_shared_from_this<MeshStop> {
   void on_awaited(std::size_t place, const Result<ControlMessage>& answer);
   /// Does that step a little later.
   void again(std::size_t place, Step step);
+  void after(std::chrono::milliseconds pause, std::size_t place, Step step);
   template <typename Body>
   void ask(std::size_t place, Body body, std::chrono::milliseconds limit, Taker take);
 
@@ -71,6 +74,7 @@ class MeshStop : public std::enable_shared_from_this<MeshStop> {
   /// Its ranks have ended with it.
   void end_with_host(Place& place);
   std::vector<std::uint64_t> open_ranks(const Place& place) const;
+  bool is_meant(std::uint64_t rank) const;
   void done(Place& place);
   void finish(Outcome outcome);
   Outcome outcome() const;

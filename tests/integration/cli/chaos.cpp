@@ -33,6 +33,15 @@ class Sleepers {
     REQUIRE(are_up);
   }
   std::vector<ProcessInfo> all() const { return sleepers(sleep_); }
+  /// All of them and their parents, for a message.
+  std::string to_string() const {
+    std::string text;
+    for (const auto& one : all()) {
+      const auto parent = find_process(one.parent);
+      text += one.to_string() + ", child of " + (parent ? parent->to_string() : "nobody") + "\n";
+    }
+    return text;
+  }
   /// How many of the sleeping processes stand still, and their parents with them.
   std::size_t stopped() const {
     std::size_t count = 0;
@@ -193,7 +202,7 @@ TEST_CASE("cli: a host disturbs as many at a time as it may, and a stop ends a f
   const auto stopped = run_cli({"stop", "--hosts", host.address(), "work"});
   INFO(stopped.err);
   CHECK(stopped.status == ExitStatus::exited(0));
-  CHECK(work.all().empty());
+  CHECK(work.to_string() == "");
   longer.send_signal(SIGTERM);
   CHECK(longer.wait_exit(in_time) == ExitStatus::exited(143));
 }

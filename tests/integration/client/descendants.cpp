@@ -114,6 +114,20 @@ TEST_CASE("client: orphans that end on their own are reaped while their proc liv
   }
 }
 
+TEST_CASE("client: a stop by name ends when hundreds of descendants have ended, too") {
+  for (const std::string& containment : containments()) {
+    CAPTURE(containment);
+    OneHost host(containment);
+    const std::string sleep = own_sleep();
+    auto mesh = host.start("crowd", shell("i=0; while [ $i -lt 300 ]; do setsid " + sleep +
+                                          " & i=$((i+1)); done; wait"));
+    REQUIRE(wait_until([&] { return sleepers(sleep).size() == 300; }, in_time));
+    must(host.hosts.stop_mesh(mesh.ref().mesh().to_string(), {.reason = "a test", .grace = 0ms}));
+    CHECK(sleepers(sleep).size() == 0);
+    must(host.hosts.shutdown(in_time));
+  }
+}
+
 TEST_CASE(
     "client: no orphan outlives its host, whether procs are subreapers or not, whoever ends it") {
   for (const std::string& containment : containments()) {

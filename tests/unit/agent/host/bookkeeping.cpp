@@ -318,10 +318,14 @@ TEST_CASE("proc_table: a mesh stays while a proc of it lives or has descendants"
   forget();
   CHECK(table.find_mesh(test::mesh_name) == &mesh);
   four->launch.on_born();  // it was there, and something of it still is
+  CHECK(make_mesh_state(mesh).descendants.empty());
+  four->exit.set_end({.code = 1});
   end(table, *four, t0);
   forget();
   CHECK(table.find_mesh(test::mesh_name) == &mesh);
+  CHECK(make_mesh_state(mesh).descendants == std::vector<std::uint64_t>{4});
   four->exit.set_empty();
+  CHECK(make_mesh_state(mesh).descendants.empty());
   forget();
   CHECK(table.find_mesh(test::mesh_name) == nullptr);
 }
