@@ -9,7 +9,9 @@ namespace {
 /// Procs whose messages are counted; with more of them counting begins anew.
 constexpr std::size_t kMostCounted = 256;
 /// A path that has never done is tried again after so many messages at most.
-constexpr std::uint32_t kMostEnough = 1U << 20;
+constexpr std::uint32_t kMostEnough = 1U << 16;
+/// A path that has carried so many times as many messages as it was tried after was worth it.
+constexpr std::uint64_t kWorthIt = 16;
 
 }  // namespace
 
@@ -88,7 +90,11 @@ void DirectOutlets::set_blocked(std::uint64_t proc, bool is_blocked) {
 
 void DirectOutlets::put_off(std::uint64_t proc, Outbox& outbox) {
   close(proc, outbox);
-  if (Outlet* const outlet = find(proc)) outlet->enough = std::min(2 * outlet->enough, kMostEnough);
+  Outlet* const outlet = find(proc);
+  if (outlet == nullptr) return;
+  const bool was_worth_it = outlet->carried >= kWorthIt * outlet->enough;
+  outlet->enough = was_worth_it ? kEnough : std::min(2 * outlet->enough, kMostEnough);
+  outlet->carried = 0;
 }
 
 void DirectOutlets::close(std::uint64_t proc, Outbox& outbox) {
@@ -128,6 +134,7 @@ void DirectOutlets::pop(std::uint64_t proc) {
   const Frame& frame = outlet.frames.front();
   outlet.bytes -= frame.bytes;
   outlet.count -= frame.count;
+  outlet.carried += frame.count;
   bytes_ -= frame.bytes;
   count_ -= frame.count;
   outlet.frames.pop_front();

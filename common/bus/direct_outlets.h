@@ -36,6 +36,8 @@ class DirectOutlets {
     bool is_blocked = false;
     /// The path is tried again after so many messages.
     std::uint32_t enough = kEnough;
+    /// Messages that have left by the path since it was opened.
+    std::uint64_t carried = 0;
     /// Messages since it was closed; see kEnough.
     std::uint32_t count_closed = 0;
     FrameWriter open{wire::Lane::data};
@@ -73,7 +75,8 @@ class DirectOutlets {
   void open(std::uint64_t proc);
   /// The path takes nothing now, or again.
   void set_blocked(std::uint64_t proc, bool is_blocked);
-  /// The path did not do: it is tried again after twice as many messages as the last time.
+  /// The path did not do: it is tried again after twice as many messages as the last time, or as at
+  /// first when it had carried many.
   void put_off(std::uint64_t proc, Outbox& outbox);
   /// From now on messages to that proc go through the broker, those that wait first. Reactor's
   /// thread.

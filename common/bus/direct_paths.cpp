@@ -85,10 +85,11 @@ std::size_t DirectPaths::inbox_bytes() const noexcept {
 // --- as the one that asks -------------------------------------------------------------------
 
 void DirectPaths::call(std::uint64_t proc, const ShareTicket& ticket,
+                       std::chrono::milliseconds limit,
                        std::function<void(Result<std::string>)> answer) {
   const wire::DirectHeader header(ticket.first, ticket.second);
-  const auto id = requests_.open_call(to_proc(proc), kLimit, std::move(answer));
-  if (!requests_.post_call(id, to_proc(proc), 0, kLimit, bytes_of(&header, sizeof header), {},
+  const auto id = requests_.open_call(to_proc(proc), limit, std::move(answer));
+  if (!requests_.post_call(id, to_proc(proc), 0, limit, bytes_of(&header, sizeof header), {},
                            kFlagDirect))
     requests_.fail_later(id, Requests::queue_is_full());
 }
@@ -98,7 +99,7 @@ void DirectPaths::begin(std::uint64_t proc) {
   const auto expected = expected_.find(proc);
   const bool is_expected = expected != expected_.end() && reactor_.now() < expected->second;
   if (is_expected || !begun_.insert(proc).second) return;
-  call(proc, {},
+  call(proc, {}, kLimit,
        [this, proc, alive = std::weak_ptr<void>(alive_)](const Result<std::string>& answer) {
          if (alive.expired() || begun_.erase(proc) == 0) return;
          if (find(proc) != nullptr) return;  // the other end was quicker
@@ -129,7 +130,7 @@ DirectPaths::PathPtr DirectPaths::add(std::uint64_t proc, DirectSocket socket,
 void DirectPaths::ask(const PathPtr& path) {
   if (!asked_.insert(path->proc()).second) return;
   postbox_.with_direct([&](DirectOutlets& outlets, Outbox&) { outlets.hold(path->proc()); });
-  call(path->proc(), path->ticket(),
+  call(path->proc(), path->ticket(), kAskLimit,
        [this, path, alive = std::weak_ptr<void>(alive_)](const Result<std::string>& answer) {
          if (!alive.expired()) on_asked(path, answer.has_value());
        });

@@ -36,8 +36,11 @@ namespace meshbus {
 /// leave DirectOutlets.
 class DirectPaths {
  public:
-  /// What the other end has to answer within, or the path is not used.
+  /// The other end tells its inbox within this, or there is no path.
   static constexpr std::chrono::milliseconds kLimit{1000};
+  /// It has what came before within this, or the path is not used now. Messages wait meanwhile, and
+  /// would wait for the same in the broker.
+  static constexpr std::chrono::milliseconds kAskLimit{10'000};
   /// A path that nobody has used for one to two of these is closed.
   static constexpr std::chrono::seconds kIdle{30};
 
@@ -92,7 +95,7 @@ class DirectPaths {
   void ask(const PathPtr& path);
   void on_asked(const PathPtr& path, bool is_well);
   /// A call to port 0 of the proc.
-  void call(std::uint64_t proc, const ShareTicket& ticket,
+  void call(std::uint64_t proc, const ShareTicket& ticket, std::chrono::milliseconds limit,
             std::function<void(Result<std::string>)> answer);
   /// Errors: io_error, malformed_message.
   Result<std::string> answer_to(const wire::Envelope& from, Bytes body);

@@ -13,9 +13,12 @@
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <random>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "meshbus/proc.h"
@@ -44,26 +47,36 @@ struct Talk {
   std::atomic<bool> is_paused = false;
   std::atomic<std::uint64_t> sent = 0;
   std::atomic<std::uint64_t> returned = 0;
-  /// On the handlers' thread.
+  /// On the handlers' thread: what came from the process that sends now.
   std::uint64_t received = 0;
   std::uint64_t out_of_order = 0;
   std::uint64_t next = 0;
+  std::uint64_t sender = 0;
 
-  /// Sends until the proc is to stop.
-  int run(Proc& proc) {
+  /// Sends until the proc is to stop. `is_mixed`: some messages are long, up to twice what goes by
+  /// a direct path.
+  int run(Proc& proc, bool is_mixed) {
     const auto to = proc.rank() ^ 1;
+    const std::string self = std::to_string(::getpid()) + " ";
+    std::minstd_rand random(static_cast<unsigned>(proc.rank()));
     while (!proc.stop_requested()) {
       if (is_paused) {
         proc.wait_for_stop(10ms);
         continue;
       }
-      // When the queue is full for long, the same number is tried again.
-      if (proc.send(to, 27, std::to_string(sent))) ++sent;
+      std::string text = self + std::to_string(sent) + " ";
+      if (is_mixed && random() % 16384 == 0) text.append(random() % (192 * 1024), 'x');
+      // When the queue is full for long, or the peer is away, the same number is tried again.
+      if (proc.send(to, 27, text)) ++sent;
     }
     return 0;
   }
   void on_number(std::string_view text) {
-    const auto number = std::stoull(std::string(text));
+    const auto words = std::string(text.substr(0, 48));
+    std::istringstream in(words);
+    std::uint64_t from = 0, number = 0;
+    in >> from >> number;
+    if (from != std::exchange(sender, from)) received = next = 0;
     ++received;
     if (number < next) ++out_of_order;
     next = number + 1;
@@ -462,7 +475,8 @@ int main(int argc, char** argv) {
     });
   } else if (mode == "talk") {
     program.on_undelivered([](Proc&, const Undelivered&) { ++talk.returned; });
-    program.main([](Proc& proc) { return talk.run(proc); });
+    const bool is_mixed = argc > 2 && argv[2] == std::string("mixed");
+    program.main([is_mixed](Proc& proc) { return talk.run(proc, is_mixed); });
   } else if (mode == "undelivered") {
     program.on_undelivered([](Proc&, const Undelivered& back) {
       say("came back: rank " + std::to_string(back.rank.value_or(999)) + " port " +

@@ -111,7 +111,7 @@ std::string ProcHarness::bootstrap_of(std::uint64_t rank) {
   wire::BootstrapT bootstrap;
   auto self = std::make_unique<wire::BootstrapProcT>();
   self->proc = mesh_->proc_at(rank)->to_string();
-  self->incarnation = incarnation + rank;
+  self->incarnation = incarnation + rank + options_.ranks * restarts_[rank];
   self->token = tokens().make(self->proc, self->incarnation + (options_.wrong_token ? 1 : 0));
   bootstrap.procs.push_back(std::move(self));
   bootstrap.broker = broker_->binds().front().zmq_endpoint();
@@ -156,6 +156,16 @@ Process& ProcHarness::start_command(std::uint64_t rank, std::vector<std::string>
       std::move(argv),
       ProcessOptions{.environment = {{"MESHBUS_BOOTSTRAP", variable}}, .inherit = {fd.get()}});
   return *processes_[rank];
+}
+
+void ProcHarness::restart(std::uint64_t rank, std::vector<std::string> arguments) {
+  process(rank).send_signal(SIGKILL);
+  wait_exit(rank);
+  ++restarts_[rank];
+  const int before = readies[mesh_->proc_at(rank)->to_string()];
+  start(rank, std::move(arguments));
+  wait("rank " + std::to_string(rank) + " is ready again",
+       [&] { return readies[mesh_->proc_at(rank)->to_string()] > before; });
 }
 
 void ProcHarness::wait(const std::string& what, const std::function<bool()>& predicate) {

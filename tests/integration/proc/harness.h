@@ -48,6 +48,8 @@ class ProcHarness {
                  std::vector<std::string> wrapper = {});
   /// The same for any command line.
   Process& start_command(std::uint64_t rank, std::vector<std::string> argv);
+  /// Kills that rank, and starts it with another incarnation; it is ready when this returns.
+  void restart(std::uint64_t rank, std::vector<std::string> arguments);
   Process& process(std::uint64_t rank) { return *processes_.at(rank); }
 
   /// Runs broker, agent and launcher until the predicate holds; throws at the deadline, with what
@@ -107,6 +109,7 @@ class ProcHarness {
   std::unique_ptr<Bus> launcher_;
   std::optional<ProcMeshRef> mesh_;
   std::map<std::uint64_t, UniqueFd> bootstraps_;
+  std::map<std::uint64_t, std::uint64_t> restarts_;
   std::map<std::uint64_t, std::unique_ptr<Process>> processes_;
 };
 

@@ -114,6 +114,32 @@ TEST_CASE("direct_outlets: a path that does not do is tried less and less often"
   CHECK(outlets.send_until_wanted(kProc) == DirectOutlets::kEnough);
 }
 
+TEST_CASE("direct_outlets: a path that has carried many messages is tried again as at first") {
+  Outlets outlets;
+  Outbox outbox({.bytes = 1 << 20, .count = 1 << 16});
+  outlets.send_until_wanted(kProc);
+  outlets.hold(kProc);
+  outlets.put_off(kProc, outbox);
+  CHECK(outlets.send_until_wanted(kProc) == 2 * DirectOutlets::kEnough);
+  const auto carry = [&](std::uint32_t messages) {
+    outlets.hold(kProc);
+    outlets.open(kProc);
+    std::uint64_t proc = 0;
+    for (std::uint32_t i = 0; i < messages; ++i) {
+      auto* const outlet = outlets.outlet_for(message_to(kProc));
+      REQUIRE(outlet != nullptr);
+      outlets.push(*outlet, message_to(kProc), "x", nullptr);
+      REQUIRE(outlets.front(proc) != nullptr);
+      outlets.pop(proc);
+    }
+    outlets.put_off(kProc, outbox);
+  };
+  carry(16 * 2 * DirectOutlets::kEnough);
+  CHECK(outlets.send_until_wanted(kProc) == DirectOutlets::kEnough);
+  carry(16 * DirectOutlets::kEnough - 1);
+  CHECK(outlets.send_until_wanted(kProc) == 2 * DirectOutlets::kEnough);
+}
+
 TEST_CASE(
     "direct_outlets: casts, questions, large bodies and parts of them go through the broker") {
   const auto with_flag = [](std::uint32_t flag) {
