@@ -122,7 +122,7 @@ int run_large(const Settings& settings, const Amounts& amounts) {
                     .unit = "B between two hosts",
                     .sides = {{"tcp", Part::floor, "a stream between two threads, on loopback",
                                [=] { return by_tcp(size, duration); }},
-                              ours("far", "two hosts of this machine, linked by a unix socket")},
+                              ours("far", "two hosts of this machine, linked by tcp")},
                     .bars = {{"per_s", "far", "tcp", Direction::at_least, 0.9, {}}}});
   }
   return comparison.run();

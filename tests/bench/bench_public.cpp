@@ -31,57 +31,106 @@ Side ours(const std::string& what, const char* about, std::size_t size, std::siz
   return {what, Part::ours, about, [=] { return by_program(what, size, amount); }};
 }
 
+/// NATS by bare sockets, and by its C library; none where it is not installed.
+class Nats {
+ public:
+  explicit Nats(Comparison& comparison)
+      : has_server_(find_in_path("nats-server").has_value()),
+        has_library_(has_server_ && has_nats_library()) {
+    if (!has_server_)
+      comparison.leave_out("nats bare, nats library",
+                           "nats-server is not installed (package nats-server)");
+    if (has_server_ && !has_library_)
+      comparison.leave_out("nats library", "built without it (package libnats-dev)");
+  }
+  /// `measure`: what a way is measured by. `prefix` stands before the names.
+  void add_to(std::vector<Side>& sides, Between between, const std::string& prefix,
+              const std::string& about, const std::function<Figures(const Way&)>& measure) const {
+    const auto add = [&](const char* name, const char* how, Transport transport) {
+      sides.push_back({prefix + name, Part::peer, about + how,
+                       [=] { return measure(Way{transport, between}); }});
+    };
+    if (has_server_) add("nats bare", ", bare sockets", Transport::nats);
+    if (has_library_) add("nats library", ", its C library", Transport::nats_library);
+  }
+
+ private:
+  bool has_server_;
+  bool has_library_;
+};
+
+/// Calls of 64 bytes on one host.
+Case calls_of_one_host(const Nats& nats, std::size_t count) {
+  const auto measure = [count](const Way& way) { return round_trips(way, 64, count); };
+  Case calls{.size = 64, .unit = "B there and back", .sides = {}, .bars = {}};
+  nats.add_to(calls.sides, Between::nats, "", "one nats-server", measure);
+  calls.sides.push_back({"internal", Part::floor, "a call and its answer",
+                         [=] { return measure({Transport::bus_calls, Between::broker}); }});
+  calls.sides.push_back(ours("proc-call", "Proc::call from main()", 64, count));
+  calls.sides.push_back(ours("context-call", "Context::call of a launcher", 64, count));
+  calls.sides.push_back(ours("context-actor", "ActorMesh::call of a launcher", 64, count));
+  calls.bars = {{"p50_us", "proc-call", "internal", Direction::at_most, 1.1, {}},
+                {"p50_us", "proc-call", "nats bare", Direction::at_most, 0.95, 0.4},
+                {"p50_us", "proc-call", "nats library"},
+                {"p50_us", "context-call", "internal", Direction::at_most, 1.2, 1.1},
+                {"p50_us", "context-actor", "internal"}};
+  return calls;
+}
+
+/// Calls of 64 bytes between two hosts.
+Case calls_of_two_hosts(const Nats& nats, std::size_t count) {
+  const auto measure = [count](const Way& way) { return round_trips(way, 64, count); };
+  Case calls{.size = 64, .unit = "B there and back, two hosts", .sides = {}, .bars = {}};
+  nats.add_to(calls.sides, Between::nats, "", "one nats-server", measure);
+  nats.add_to(calls.sides, Between::two_nats, "two ", "two clustered nats-servers", measure);
+  calls.sides.push_back({"internal", Part::floor, "a call and its answer, brokers linked by tcp",
+                         [=] { return measure({Transport::bus_calls, Between::two_brokers}); }});
+  calls.sides.push_back(
+      ours("proc-call-far", "Proc::call from main(), brokers linked by tcp", 64, count));
+  calls.bars = {{"p50_us", "proc-call-far", "internal"},
+                {"p50_us", "proc-call-far", "nats bare", Direction::at_most, 2.5, 1.8},
+                {"p50_us", "proc-call-far", "two nats bare", Direction::at_most, 0.8, 0.6},
+                {"p50_us", "proc-call-far", "two nats library"}};
+  return calls;
+}
+
+/// Messages in one direction on one host.
+Case sends_of(const Nats& nats, std::size_t size, std::size_t duration_ms) {
+  const auto measure = [size, duration_ms](const Way& way) {
+    return throughput(way, size, std::chrono::milliseconds(duration_ms));
+  };
+  Case sends{
+      .size = static_cast<double>(size), .unit = "B in one direction", .sides = {}, .bars = {}};
+  nats.add_to(sends.sides, Between::nats, "", "one nats-server, written 64 KiB at once", measure);
+  sends.sides.push_back({"internal", Part::floor, "messages, packed as it comes",
+                         [=] { return measure({Transport::bus, Between::broker}); }});
+  sends.sides.push_back(ours("proc-send", "Proc::send from main(); the receiver's handler counts",
+                             size, duration_ms));
+  const std::map<std::size_t, std::pair<double, double>> bars = {
+      {64, {1.2, 2}}, {1024, {1.5, 3}}, {65'536, {5, 10}}, {1'048'576, {7, 9}}};
+  Bar bar{"per_s", "proc-send", "nats bare", Direction::at_least, {}, {}};
+  if (const auto found = bars.find(size); found != bars.end())
+    bar.first = found->second.first, bar.aim = found->second.second;
+  sends.bars = {bar, {"per_s", "proc-send", "internal", Direction::at_least, {}, {}}};
+  if (size != 64) return sends;
+  sends.bars.push_back({"per_s", "proc-send", "nats library", Direction::at_least, 2.5, {}});
+  sends.sides.push_back(ours(
+      "context-send", "Context::send of a launcher; the proc's handler counts", size, duration_ms));
+  sends.bars.push_back({"per_s", "context-send", "", Direction::at_least, 1e6, 3e6});
+  return sends;
+}
+
 }  // namespace
 
 int run_public(const Settings& settings, const Amounts& amounts) {
-  Comparison comparison(
-      "public", "messages by the public libraries: Proc and Context, through one broker", settings);
+  Comparison comparison("public", "messages by the public libraries: Proc, Context and ActorMesh",
+                        settings);
   comparison.note("internal: the bus on a reactor of its own, which no public header offers");
-  const bool has_nats = find_in_path("nats-server").has_value();
-  if (!has_nats)
-    comparison.leave_out("nats bare", "nats-server is not installed (package nats-server)");
-  const std::size_t count = amounts.count;
-  Case calls{.size = 64, .unit = "B there and back", .sides = {}, .bars = {}};
-  if (has_nats)
-    calls.sides.push_back({"nats bare", Part::peer, "one nats-server, bare sockets", [=] {
-                             return round_trips({Transport::nats, Between::nats}, 64, count);
-                           }});
-  calls.sides.push_back({"internal", Part::floor, "a call and its answer", [=] {
-                           return round_trips({Transport::bus_calls, Between::broker}, 64, count);
-                         }});
-  calls.sides.push_back(ours("proc-call", "Proc::call from main()", 64, count));
-  calls.sides.push_back(ours("context-call", "Context::call of a launcher", 64, count));
-  calls.bars = {{"p50_us", "proc-call", "internal", Direction::at_most, 1.1, {}},
-                {"p50_us", "proc-call", "nats bare", Direction::at_most, 0.95, {}},
-                {"p50_us", "context-call", "internal", Direction::at_most, 1.2, 1.1}};
-  comparison.add(std::move(calls));
-  const std::map<std::size_t, std::pair<double, double>> bars = {
-      {64, {1.2, 2}}, {1024, {1.5, 3}}, {65'536, {5, 10}}, {1'048'576, {7, 9}}};
-  for (const std::size_t size : amounts.sizes) {
-    const std::chrono::milliseconds duration(amounts.duration_ms);
-    Case sends{
-        .size = static_cast<double>(size), .unit = "B in one direction", .sides = {}, .bars = {}};
-    if (has_nats)
-      sends.sides.push_back(
-          {"nats bare", Part::peer, "one nats-server, bare sockets, written 64 KiB at once",
-           [=] { return throughput({Transport::nats, Between::nats}, size, duration); }});
-    sends.sides.push_back({"internal", Part::floor, "messages, packed as it comes", [=] {
-                             return throughput({Transport::bus, Between::broker}, size, duration);
-                           }});
-    sends.sides.push_back(ours("proc-send", "Proc::send from main(); the receiver's handler counts",
-                               size, amounts.duration_ms));
-    Bar bar{"per_s", "proc-send", "nats bare", Direction::at_least, {}, {}};
-    if (const auto found = bars.find(size); found != bars.end())
-      bar.first = found->second.first, bar.aim = found->second.second;
-    sends.bars = {bar, {"per_s", "proc-send", "internal", Direction::at_least, {}, {}}};
-    if (size == 64) {
-      sends.sides.push_back(ours("context-send",
-                                 "Context::send of a launcher; the proc's handler counts", size,
-                                 amounts.duration_ms));
-      sends.bars.push_back({"per_s", "context-send", "", Direction::at_least, 1e6, 3e6});
-    }
-    comparison.add(std::move(sends));
-  }
+  const Nats nats(comparison);
+  comparison.add(calls_of_one_host(nats, amounts.count));
+  comparison.add(calls_of_two_hosts(nats, amounts.count));
+  for (const std::size_t size : amounts.sizes)
+    comparison.add(sends_of(nats, size, amounts.duration_ms));
   return comparison.run();
 }
 

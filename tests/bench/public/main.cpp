@@ -3,6 +3,9 @@
 //     meshbus-bench-public WHAT SIZE AMOUNT
 // WHAT is one of the ways below, AMOUNT round trips or milliseconds. Prints its figures, one a
 // line: NAME VALUE.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <meshbus/actor.h>
 #include <meshbus/client.h>
 #include <meshbus/proc.h>
@@ -10,6 +13,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -18,6 +22,7 @@
 #include <future>
 #include <iostream>
 #include <map>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -117,7 +122,7 @@ Figures measure_large(Proc& proc, const Task& task, const std::string& body) {
 Figures measure(Proc& proc, const Task& task) {
   const std::string body(task.size, 'x');
   if (task.what.starts_with("large-")) return measure_large(proc, task, body);
-  if (task.what == "proc-call")
+  if (task.what == "proc-call" || task.what == "proc-call-far")
     return round_trips(task.amount, [&] { must(proc.call(1, kEcho, body, kAnswerLimit)); });
   if (task.what != "proc-send") throw std::runtime_error("there is no way " + task.what);
   return rate(
@@ -200,7 +205,72 @@ Figures measure(Context& context, ProcMesh& mesh, const Task& task) {
   return figures;
 }
 
-/// A host on this machine, and one proc or two on it.
+/// `meshbus host` on a tcp port of this machine, for as long as this lives.
+class StandingHost {
+ public:
+  explicit StandingHost(const std::string& program) {
+    int ends[2];
+    if (::pipe(ends) != 0) throw std::runtime_error("no pipe");
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      ::dup2(ends[1], STDOUT_FILENO);
+      ::close(ends[0]);
+      ::close(ends[1]);
+      ::execl(program.c_str(), "meshbus", "host", "--bind", "tcp:127.0.0.1:0", "--insecure",
+              nullptr);
+      ::_exit(127);
+    }
+    ::close(ends[1]);
+    char byte = 0;
+    std::string line;
+    while (::read(ends[0], &byte, 1) == 1 && byte != '\n') line += byte;
+    ::close(ends[0]);
+    const auto begin = line.find("tcp:");
+    if (begin == std::string::npos) throw std::runtime_error("no host on tcp: " + line);
+    address_ = line.substr(begin, line.find('"', begin) - begin);
+  }
+  ~StandingHost() {
+    ::kill(pid_, SIGTERM);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  StandingHost(const StandingHost&) = delete;
+  StandingHost& operator=(const StandingHost&) = delete;
+  HostAddr address() const { return must(HostAddr::parse(address_)); }
+
+ private:
+  pid_t pid_ = 0;
+  std::string address_;
+};
+
+/// One host that this process starts; or, `far`, two that are linked over tcp.
+class Hosts {
+ public:
+  Hosts(Context& context, const std::string& program, bool far)
+      : standing_(far ? 2 : 0),
+        mesh_(far ? attach(context, program)
+                  : must(HostMesh::process(context, must(Extent::parse("host=1")),
+                                           {.program = program}))) {}
+  HostMesh* operator->() { return &mesh_; }
+  /// Ends those that this process has started.
+  void end() {
+    if (standing_.empty()) must(mesh_.shutdown(kAnswerLimit));
+  }
+
+ private:
+  HostMesh attach(Context& context, const std::string& program) {
+    std::vector<HostAddr> addresses;
+    for (auto& host : standing_) {
+      host = std::make_unique<StandingHost>(program);
+      addresses.push_back(host->address());
+    }
+    return must(HostMesh::attach(context, "bench", std::move(addresses)));
+  }
+
+  std::vector<std::unique_ptr<StandingHost>> standing_;
+  HostMesh mesh_;
+};
+
+/// Hosts on this machine, and one proc or two on them.
 void launch(Task task) {
   const bool is_launchers = task.what.starts_with("context-");
   auto folder = (std::filesystem::temp_directory_path() / "meshbus-bench-XXXXXX").string();
@@ -210,16 +280,15 @@ void launch(Task task) {
   const auto own = std::filesystem::read_symlink("/proc/self/exe");
   {
     auto context = must(Context::create());
-    const std::string extent = task.what == "large-far" ? "host=2" : "host=1";
-    auto hosts = must(HostMesh::process(context, must(Extent::parse(extent)),
-                                        {.program = (own.parent_path() / "meshbus").string()}));
-    auto mesh = must(hosts.spawn_n("bench", is_launchers ? 1 : 2,
-                                   {.kind = ProcKind::mesh,
-                                    .command = {own.string(), task.what, std::to_string(task.size),
-                                                std::to_string(task.amount), task.figures}}));
+    const auto program = (own.parent_path() / "meshbus").string();
+    Hosts hosts(context, program, task.what.ends_with("-far"));
+    auto mesh = must(hosts->spawn_n("bench", is_launchers ? 1 : 2,
+                                    {.kind = ProcKind::mesh,
+                                     .command = {own.string(), task.what, std::to_string(task.size),
+                                                 std::to_string(task.amount), task.figures}}));
     if (is_launchers) print(std::cout, measure(context, mesh, task));
     must(mesh.wait(kAnswerLimit));
-    must(hosts.shutdown(kAnswerLimit));
+    hosts.end();
   }
   if (!is_launchers) std::cout << std::ifstream(task.figures).rdbuf();
   std::filesystem::remove_all(folder);
@@ -230,8 +299,8 @@ void launch(Task task) {
 int main(int argc, char** argv) try {
   if (argc < 4)
     throw std::runtime_error(
-        "proc-call|proc-send|context-call|context-actor|context-send|large-made|large-copied|"
-        "large-far SIZE AMOUNT");
+        "proc-call|proc-call-far|proc-send|context-call|context-actor|context-send|large-made|"
+        "large-copied|large-far SIZE AMOUNT");
   const Task task{argv[1], std::stoul(argv[2]), std::stoul(argv[3]), argc > 4 ? argv[4] : ""};
   const auto as_proc = bootstrap(proc_program(task));
   if (as_proc.error().code() != ErrorCode::not_exist) must(as_proc);
