@@ -241,8 +241,9 @@ TEST_CASE("keys: what was recorded of a connection opens none") {
   keys.make(Role::host, name);
   SafeHost host(loop, keys, "127.0.0.1", proxy.port());
   proxy.set_target(host.port());
+  const auto hello = launcher_hello();
   {
-    TestPeer peer(loop, "tcp://" + name, launcher_hello(),
+    TestPeer peer(loop, "tcp://" + name, hello,
                   keys_for(keys.make(Role::operate, "alice"), host.address()));
     peer.up();
     REQUIRE(peer.ask(Destination::to_broker(), watch(host.address().to_string() + ",service"))
@@ -250,6 +251,13 @@ TEST_CASE("keys: what was recorded of a connection opens none") {
   }
   REQUIRE(loop.until([&] { return host.broker->peers() == 0; }));
   const auto before = host.counters();
+  // After a greeting of CURVE nothing is in clear: not the name of the peer in its Hello, either.
+  CHECK(proxy.sent().substr(12, 20) == "CURVE" + std::string(15, '\0'));
+  REQUIRE_FALSE(hello.peer.empty());
+  for (const std::string& word : {hello.peer, std::string("MBC1"), std::string("DEALER")}) {
+    CAPTURE(word);
+    CHECK(proxy.sent().find(word) == std::string::npos);
+  }
 
   const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};

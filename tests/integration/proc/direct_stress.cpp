@@ -33,13 +33,16 @@ const std::chrono::seconds duration(number_from_environment("MESHBUS_TEST_DIRECT
 
 constexpr std::array<std::uint64_t, 2> kTalkers{0, 1};
 const std::vector<std::string> kTalk = {"talk", "mixed"};
+/// So long the programs live whatever goes wrong.
+const std::vector<std::string> kLongEnough = {
+    "env", "TEST_PROC_SECONDS=" + std::to_string(duration.count() + 300)};
 
 /// Ranks 0 and 1, which send numbers to each other without a pause, and rank 2, which serves.
 class Stress {
  public:
   explicit Stress(std::uint64_t seed) : random_(seed) {
-    for (const auto rank : kTalkers) harness_.start(rank, kTalk);
-    harness_.start(2, {"serve"});
+    for (const auto rank : kTalkers) harness_.start(rank, kTalk, kLongEnough);
+    harness_.start(2, {"serve"}, kLongEnough);
     for (std::uint64_t rank = 0; rank < 3; ++rank) harness_.wait_ready(rank);
   }
   ~Stress() { end_forks(); }
@@ -123,7 +126,7 @@ class Stress {
   }
   void kill(std::uint64_t rank) {
     end_forks();  // they have the connection to the broker, and no agent ends them here
-    harness_.restart(rank, kTalk);
+    harness_.restart(rank, kTalk, kLongEnough);
   }
   void end_the_broker() {
     harness_.stop_broker();
@@ -142,14 +145,18 @@ class Stress {
     std::array<std::int64_t, 2> left{};
     const auto is_settled = [&](std::size_t from) {
       if (killed == 1 - from) return left[from] >= 0;  // the receiver's former life has the rest
-      const auto before = killed == from ? 0 : left_[from];
+      if (killed == from) return left[from] == 0;
+      const auto before = left_[from];
       return is_broker_gone || is_loose_ ? left[from] <= before : left[from] == before;
     };
     const auto until = std::chrono::steady_clock::now() + 60s;
     do {
       for (const auto rank : kTalkers) told[rank] = order(rank, "pause");
+      // The receiver counts what a former life of the sender sent until the new one has sent.
       for (const auto rank : kTalkers)
-        left[rank] = told[rank].sent - told[rank].returned - told[1 - rank].received;
+        left[rank] = told[rank].sent == 0
+                         ? 0
+                         : told[rank].sent - told[rank].returned - told[1 - rank].received;
     } while (!(is_settled(0) && is_settled(1)) && std::chrono::steady_clock::now() < until);
     for (const auto from : kTalkers) {
       CAPTURE(from);

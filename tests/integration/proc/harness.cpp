@@ -158,12 +158,13 @@ Process& ProcHarness::start_command(std::uint64_t rank, std::vector<std::string>
   return *processes_[rank];
 }
 
-void ProcHarness::restart(std::uint64_t rank, std::vector<std::string> arguments) {
+void ProcHarness::restart(std::uint64_t rank, std::vector<std::string> arguments,
+                          std::vector<std::string> wrapper) {
   process(rank).send_signal(SIGKILL);
   wait_exit(rank);
   ++restarts_[rank];
   const int before = readies[mesh_->proc_at(rank)->to_string()];
-  start(rank, std::move(arguments));
+  start(rank, std::move(arguments), std::move(wrapper));
   wait("rank " + std::to_string(rank) + " is ready again",
        [&] { return readies[mesh_->proc_at(rank)->to_string()] > before; });
 }

@@ -49,7 +49,8 @@ class ProcHarness {
   /// The same for any command line.
   Process& start_command(std::uint64_t rank, std::vector<std::string> argv);
   /// Kills that rank, and starts it with another incarnation; it is ready when this returns.
-  void restart(std::uint64_t rank, std::vector<std::string> arguments);
+  void restart(std::uint64_t rank, std::vector<std::string> arguments,
+               std::vector<std::string> wrapper = {});
   Process& process(std::uint64_t rank) { return *processes_.at(rank); }
 
   /// Runs broker, agent and launcher until the predicate holds; throws at the deadline, with what
