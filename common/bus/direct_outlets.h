@@ -46,6 +46,8 @@ class DirectOutlets {
     std::size_t count = 0;
 
     bool is_used() const noexcept { return state != State::closed; }
+    /// A message may leave by the path now, before any other.
+    bool is_free() const noexcept { return state == State::open && !is_blocked && empty(); }
     bool empty() const noexcept { return count == 0; }
     bool is_full() const noexcept { return open.bytes() >= kPackLimit; }
     void push(const wire::Envelope& envelope, Bytes body, MessagePart* detached);

@@ -165,22 +165,43 @@ bool DirectPaths::flush() {
   return has_sent;
 }
 
+DirectSocket::Outcome DirectPaths::send_counted(const PathPtr& path, const Frame& frame) {
+  const auto outcome = path->send(frame);
+  if (outcome == DirectSocket::Outcome::done) {
+    traffic_.messages += frame.count;
+    traffic_.bytes += frame.bytes;
+  }
+  return outcome;
+}
+
 bool DirectPaths::send_to(std::uint64_t proc, const Frame& frame) {
   const PathPtr path = find(proc);
-  const auto outcome = path == nullptr ? DirectSocket::Outcome::ended : path->send(frame);
+  const auto outcome = path == nullptr ? DirectSocket::Outcome::ended : send_counted(path, frame);
   if (outcome == DirectSocket::Outcome::ended) {
     forget(proc);
     return false;
   }
   const bool has_left = outcome == DirectSocket::Outcome::done;
-  if (has_left) {
-    traffic_.messages += frame.count;
-    traffic_.bytes += frame.bytes;
-  }
   postbox_.with_direct([&](DirectOutlets& outlets, Outbox&) {
     if (has_left) return outlets.pop(proc);
     outlets.set_blocked(proc, true);
   });
+  return has_left;
+}
+
+bool DirectPaths::send_now(const Destination& to, std::uint32_t port, Bytes body) {
+  const PathPtr path = find(to.proc);
+  if (path == nullptr) return false;
+  auto outcome = DirectSocket::Outcome::done;
+  const bool has_left = postbox_.send_direct(to.proc, to.host, port, body, [&](const Frame& frame) {
+    outcome = send_counted(path, frame);
+    return outcome == DirectSocket::Outcome::done;
+  });
+  if (has_left) report_later();
+  if (outcome == DirectSocket::Outcome::ended) forget(to.proc);
+  if (outcome == DirectSocket::Outcome::not_now)
+    postbox_.with_direct(
+        [&](DirectOutlets& outlets, Outbox&) { outlets.set_blocked(to.proc, true); });
   return has_left;
 }
 

@@ -10,7 +10,9 @@
 #include <unordered_set>
 
 #include "common/base/bytes.h"
+#include "common/bus/destination.h"
 #include "common/bus/direct_path.h"
+#include "common/bus/direct_socket.h"
 #include "common/bus/postbox.h"
 #include "common/bus/requests.h"
 #include "common/bus/responder.h"
@@ -69,6 +71,9 @@ class DirectPaths {
   void receive_from(std::uint64_t proc);
   /// Sends what waits, and asks for paths that would pay. True when something has left.
   bool flush();
+  /// Sends a message at once, without a copy of its body. False when it does not go by a path now;
+  /// nothing has happened then.
+  bool send_now(const Destination& to, std::uint32_t port, Bytes body);
   /// The broker answers a Watch of ours. False when it was none.
   bool on_gone(std::uint64_t request);
   /// See Session::hold_data.
@@ -104,6 +109,7 @@ class DirectPaths {
   void bind(DirectPath& path, const wire::Envelope& from);
   /// Sends a frame that waits for that proc. False when it does not go now.
   bool send_to(std::uint64_t proc, const Frame& frame);
+  DirectSocket::Outcome send_counted(const PathPtr& path, const Frame& frame);
   /// Nothing comes by it any more, and what waits for it goes through the broker.
   void end(const PathPtr& path);
   void end_all();

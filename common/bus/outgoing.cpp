@@ -32,6 +32,13 @@ void Outgoing::attach(Bus& bus) {
   reactor_.add_turn_end([this] { report(); });
 }
 
+bool Outgoing::send_direct(const Destination& to, std::uint32_t port, Bytes body) {
+  Bus& bus = *bus_.load(std::memory_order_relaxed);
+  if (reactor_.is_in_turn()) return bus.send_direct(to, port, body);
+  const auto visit = reactor_.try_visit();
+  return visit && bus.send_direct(to, port, body);
+}
+
 Result<void> Outgoing::wait_for_room(const Bus::Load& size, std::chrono::milliseconds patience,
                                      OutgoingRoom::Time& until) {
   const Bus& bus = *bus_.load();

@@ -66,6 +66,8 @@ class Outgoing {
   /// first.
   Result<void> wait_for_room(const Bus::Load& size, std::chrono::milliseconds patience,
                              OutgoingRoom::Time& until);
+  /// As Bus::send_direct(), unless the loop turns at the moment on another thread.
+  bool send_direct(const Destination& to, std::uint32_t port, Bytes body);
   /// Has what was packed leave; see the class comment.
   void see_off(bool is_first, bool is_full);
   bool is_quiet() const noexcept;
@@ -85,6 +87,7 @@ template <typename Whole>
 Result<void> Outgoing::send(const Destination& to, Whole whole, std::uint32_t port, Bytes body,
                             const SharedBody* shared, std::chrono::milliseconds patience) {
   Bus& bus = *bus_.load(std::memory_order_relaxed);
+  if (shared == nullptr && body.size() > kInlineLimit && send_direct(to, port, body)) return {};
   auto part = detached_part(body, shared);
   OutgoingRoom::Time until{};
   const Bus::Load size{body.size() + sizeof(wire::Envelope), 1};

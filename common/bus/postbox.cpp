@@ -5,6 +5,19 @@
 #include "common/bus/cast.h"
 
 namespace meshbus {
+namespace {
+
+wire::Envelope message_to(std::uint64_t proc, std::uint64_t host, std::uint32_t port) {
+  wire::Envelope envelope;
+  envelope.mutate_destination_proc(proc);
+  envelope.mutate_destination_host(host);
+  envelope.mutate_port(port);
+  envelope.mutate_kind(wire::Kind::message);
+  envelope.mutate_lane(wire::Lane::data);
+  return envelope;
+}
+
+}  // namespace
 
 std::uint64_t Postbox::first_number() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
@@ -79,12 +92,7 @@ std::uint64_t Postbox::post_cast(const CastPlan& plan, std::size_t piece, wire::
 
 Postbox::Packed Postbox::pack(std::uint64_t proc, std::uint64_t host, std::uint32_t port,
                               Bytes body, MessagePart* detached, const Most& most) {
-  wire::Envelope envelope;
-  envelope.mutate_destination_proc(proc);
-  envelope.mutate_destination_host(host);
-  envelope.mutate_port(port);
-  envelope.mutate_kind(wire::Kind::message);
-  envelope.mutate_lane(wire::Lane::data);
+  const wire::Envelope envelope = message_to(proc, host, port);
   const auto lock = session_.lock();
   if (!is_packable_ || body.size() > std::min(body_limit(), kBodyLimit) ||
       (host != 0 && host != own_host_ && !known_hosts_.contains(host)))
@@ -100,6 +108,28 @@ Postbox::Packed Postbox::pack(std::uint64_t proc, std::uint64_t host, std::uint3
     return {Packed::Outcome::no_room};
   return {Packed::Outcome::packed, is_first,
           outlet != nullptr ? outlet->is_full() : outbox.is_full(wire::Lane::data)};
+}
+
+bool Postbox::send_direct(std::uint64_t proc, std::uint64_t host, std::uint32_t port, Bytes body,
+                          const std::function<bool(const Frame&)>& send) {
+  wire::Envelope envelope = message_to(proc, host, port);
+  // Nobody packs anything behind it before it has left.
+  const auto lock = session_.lock();
+  auto* const outlet = direct_.find_used(proc);
+  if (!is_packable_ || outlet == nullptr || !outlet->is_free() || !sent_.has_room() ||
+      body.size() > body_limit() || !DirectOutlets::is_fit(envelope, body.size()))
+    return false;
+  envelope.mutate_sequence(next_);
+  FrameWriter writer(wire::Lane::data);
+  // Still the caller's: the frame is gone before this returns.
+  writer.add_detached(
+      envelope,
+      MessagePart(const_cast<char*>(body.data()), body.size(), [](void*, void*) {}, nullptr));
+  if (!send(writer.finish())) return false;
+  ++outlet->carried;
+  remember(receiver_of(proc, host), envelope, body.size());
+  ++next_;
+  return true;
 }
 
 void Postbox::set_packable(bool is_packable) {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <unordered_set>
 #include <vector>
 
@@ -93,6 +94,11 @@ class Postbox {
   /// next flush, which the caller has to see to. Only when no more than `most` wait then.
   Packed pack(std::uint64_t proc, std::uint64_t host, std::uint32_t port, Bytes body,
               MessagePart* detached, const Most& most);
+  /// Sends a message by the direct path to that proc at once, without a copy of its body: `send`
+  /// takes the frame, or does not. False: it did not, or there is no open path on which nothing
+  /// waits; nothing has happened then. Reactor's thread.
+  bool send_direct(std::uint64_t proc, std::uint64_t host, std::uint32_t port, Bytes body,
+                   const std::function<bool(const Frame&)>& send);
   /// Whether pack() may be used: not while a new session puts what waits in order.
   void set_packable(bool is_packable);
   /// Whether our broker knows that host, so that pack() may be used.

@@ -96,6 +96,41 @@ TEST_CASE("direct paths: two that talk enough do so without the broker, each und
   check_conservation(pair.host.loop, *pair.host.broker);
 }
 
+TEST_CASE("direct paths: a large body leaves at once, if nothing is before it, or not at all") {
+  TalkingPair pair;
+  std::string body = "0 " + std::string(60'000, 'z');
+  CHECK_FALSE(pair.a.bus->send_direct(pair.b.address(), 1, body));
+  pair.talk();
+  Bus& bus = *pair.a.bus;
+  const auto to = pair.b.address();
+  const auto before = bus.traffic().outstanding;
+  REQUIRE(bus.send_direct(to, 1, body));
+  body.assign(body.size(), '?');  // it has left
+  CHECK(bus.traffic().outstanding == before + 1);
+  CHECK(bus.load().bytes == 0);
+  // Not before one that waits, nor after there is no room, and not when it is too large for a path.
+  REQUIRE(bus.send(to, 1, "1").has_value());
+  CHECK_FALSE(bus.send_direct(to, 1, "2 " + std::string(60'000, 'z')));
+  bus.flush();
+  CHECK_FALSE(bus.send_direct(to, 1, std::string(DirectOutlets::kMostBody + 1, 'z')));
+  std::size_t count = 2;
+  while (count < 1000 && bus.send_direct(to, 1, std::to_string(count) + std::string(60'000, 'z')))
+    ++count;
+  CHECK(count < 1000);
+  REQUIRE(bus.send(to, 1, std::to_string(count)).has_value());
+  CHECK_FALSE(bus.send_direct(to, 1, "x" + std::string(60'000, 'z')));
+  REQUIRE(pair.host.loop.until([&] { return pair.b.received.size() == count + 1; }));
+  check_order(pair.b, count + 1);
+  CHECK(pair.b.received[0].second == "0 " + std::string(60'000, 'z'));
+  // Once there is room again.
+  REQUIRE(bus.send_direct(to, 1, std::to_string(count + 1) + std::string(60'000, 'z')));
+  REQUIRE(pair.host.loop.until([&] { return pair.b.received.size() == count + 2; }));
+  check_order(pair.b, count + 2);
+  REQUIRE(pair.host.loop.until([&] { return bus.traffic().outstanding == 0; }));
+  CHECK(pair.a.returned.empty());
+  check_conservation(pair.host.loop, *pair.host.broker);
+}
+
 TEST_CASE("direct paths: without leave of both sides there is none") {
   TalkingPair pair(/*is_enabled=*/false);
   pair.a.bus->set_direct(true);
