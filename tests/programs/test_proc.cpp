@@ -65,7 +65,7 @@ struct Talk {
         continue;
       }
       std::string text = self + std::to_string(sent) + " ";
-      // Of short ones more would wait than the library keeps for on_undelivered.
+      // More short ones would come back at once than the library keeps for on_undelivered.
       if (is_mixed) text.append(random() % 16384 == 0 ? random() % (192 * 1024) : 256, 'x');
       // When the queue is full for long, or the peer is away, the same number is tried again.
       if (proc.send(to, 27, text)) ++sent;
