@@ -71,41 +71,56 @@ def table(head, rows):
     return "| " + " | ".join(head) + " |\n" + "".join(line + "\n" for line in lines)
 
 
-def public_rows(bench):
-    """Of each way to send: its name, size, unit, side and figure."""
-    for way, side in (("`Proc::call`, 64 B there and back", "proc-call"),
-                      ("`Context::call` of a launcher", "context-call")):
-        yield way, (64, "B there and back"), side, "p50_us"
+def public_rows():
+    """Of each way to send: its name, size and unit, side, figure, and the NATS beside it."""
+    calls = (64, "B there and back")
+    far = (64, "B there and back, two hosts")
+    yield "`Proc::call`, 64 B there and back", calls, "proc-call", "p50_us", "nats"
+    yield "`Context::call` of a launcher", calls, "context-call", "p50_us", "nats"
+    yield "`ActorMesh::call` of a launcher", calls, "context-actor", "p50_us", "nats"
+    yield ("`Proc::call` between two hosts, beside two clustered servers", far, "proc-call-far",
+           "p50_us", "two nats")
+    yield "the same, beside one server", far, "proc-call-far", "p50_us", "nats"
     for size, text in SENDS:
         figure = "per_s" if size < 65536 else "mb_per_s"
-        yield f"`Proc::send`, {text}", (size, "B in one direction"), "proc-send", figure
-    yield "`Context::send` of a launcher, 64 B", (64, "B in one direction"), "context-send", "per_s"
+        yield f"`Proc::send`, {text}", (size, "B in one direction"), "proc-send", figure, "nats"
+    yield ("`Context::send` of a launcher, 64 B", (64, "B in one direction"), "context-send",
+           "per_s", "nats")
 
 
 def public():
     """README's: what a program gets, beside NATS."""
     bench = Bench("public")
     rows = []
-    for way, case, side, figure in public_rows(bench):
+    for way, case, side, figure, peer in public_rows():
         if way not in IN_README:
             continue
-        ours, nats = (bench.figure(*case, name, figure) for name in (side, "nats bare"))
+        ours, nats = (bench.figure(*case, name, figure) for name in (side, f"{peer} bare"))
         rows.append([way, shown(ours["median"], figure), shown(nats["median"], figure),
                      beside(ours, nats) + (" of the time" if figure == "p50_us" else "")])
     return table(["", "meshbus", BARE, "ratio (by round)"], rows)
 
 
-def public_pinned():
-    """docs/performance.md's: all rows, beside the bus inside and NATS."""
-    bench = Bench("public")
+def public_all(name, where):
+    """All rows, beside the bus inside and NATS."""
+    bench = Bench(name)
     rows = []
-    for way, case, side, figure in public_rows(bench):
-        ours, inside, nats = (bench.figure(*case, name, figure)
-                              for name in (side, "internal", "nats bare"))
+    for way, case, side, figure, peer in public_rows():
+        ours, *others = (bench.figure(*case, one, figure)
+                         for one in (side, "internal", f"{peer} bare", f"{peer} library"))
         rows.append([way + (" (time)" if figure == "p50_us" else ""),
-                     shown(ours["median"], figure), beside(ours, inside), beside(ours, nats)])
-    head = ["public API", "one CPU", "beside the bus inside", "beside NATS"]
+                     shown(ours["median"], figure), *(beside(ours, one) for one in others)])
+    head = ["public API", where, "beside the bus inside", "NATS on a bare socket",
+            "NATS by its C library"]
     return "\n" + table(head, rows) + f"\n{bench.conditions()}.\n"
+
+
+def public_pinned():
+    return public_all("public", "one CPU")
+
+
+def public_free():
+    return public_all("public_free", "two CPUs")
 
 
 def large():
@@ -125,7 +140,8 @@ def large():
         f"\n{bench.conditions()}.\n"
 
 
-TABLES = {"public": public, "public_pinned": public_pinned, "large": large}
+TABLES = {"public": public, "public_pinned": public_pinned, "public_free": public_free,
+          "large": large}
 
 
 def main():
