@@ -3,6 +3,7 @@
 //     meshbus-bench-public WHAT SIZE AMOUNT
 // WHAT is one of the ways below, AMOUNT round trips or milliseconds. Prints its figures, one a
 // line: NAME VALUE.
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -210,12 +211,10 @@ class StandingHost {
  public:
   explicit StandingHost(const std::string& program) {
     int ends[2];
-    if (::pipe(ends) != 0) throw std::runtime_error("no pipe");
+    if (::pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
     pid_ = ::fork();
     if (pid_ == 0) {
       ::dup2(ends[1], STDOUT_FILENO);
-      ::close(ends[0]);
-      ::close(ends[1]);
       ::execl(program.c_str(), "meshbus", "host", "--bind", "tcp:127.0.0.1:0", "--insecure",
               nullptr);
       ::_exit(127);
