@@ -67,6 +67,7 @@ LinkTable::Options link_options(const HostAddr& host, const BrokerOptions& optio
           .queue = queue_limits(options.config, kLinkQueues),
           .connect_limit = options.link_connect_limit,
           .delivery_limit = options.config.duration(keys::delivery_limit),
+          .forget_after = options.link_forget_after,
           .dials_unix = !options.become_other_user,
           .protocol = options.protocol,
           .capabilities = options.capabilities};

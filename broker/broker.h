@@ -59,6 +59,9 @@ struct BrokerOptions {
   std::uint64_t incarnation = 0;
   /// How long a message waits for the first connection to its host.
   std::chrono::milliseconds link_connect_limit{5000};
+  /// A link that only an observer or client has introduced, and that never had an answer, is
+  /// forgotten when it has been idle for between once and twice as long.
+  std::chrono::milliseconds link_forget_after{60000};
   /// A connection that has said no Hello after so long is closed.
   std::chrono::milliseconds hello_limit{10000};
   Config config;

@@ -24,7 +24,7 @@ constexpr std::size_t kAuditPage = 512 * 1024;
 LinkTable::Introducer introducer_of(const Identity& identity) {
   const bool is_limited =
       identity.kind == wire::PeerKind::launcher && identity.role < Role::operate;
-  return {identity.principal, is_limited ? kMostIntroduced : kMostLinks};
+  return {identity.principal, is_limited ? kMostIntroduced : kMostLinks, is_limited};
 }
 
 }  // namespace

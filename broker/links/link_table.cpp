@@ -8,7 +8,6 @@
 #include "wire/lifecycle_generated.h"
 
 namespace meshbus {
-
 LinkTable::LinkTable(Reactor& reactor, Counters& counters, Monitor* monitor, Options options,
                      Events events)
     : reactor_(reactor),
@@ -16,7 +15,10 @@ LinkTable::LinkTable(Reactor& reactor, Counters& counters, Monitor* monitor, Opt
       monitor_(monitor),
       options_(std::move(options)),
       events_(std::move(events)),
-      resolver_(reactor) {}
+      resolver_(reactor),
+      lone_(
+          reactor, options_.forget_after, [this](std::uint64_t key) { return may_forget(key); },
+          [this](std::uint64_t key) { evict(key); }) {}
 
 Result<void> LinkTable::check_reachable(const HostAddr& host, const KeySource& keys) const {
   const std::string text = host.to_string();
@@ -64,6 +66,7 @@ Result<Link*> LinkTable::introduce(const HostAddr& host, bool is_dialled, const 
                                                     known->host().to_string() +
                                                     "; use another address for one of them");
     if (is_dialled && may_dial(host)) known->allow_dialling();
+    lone_.introduce_again(key, by == nullptr ? nullptr : &by->principal);
     return known;
   }
   if (auto may = may_dial(host); is_dialled && !may) return fail(may.error());
@@ -85,6 +88,7 @@ Result<Link*> LinkTable::introduce(const HostAddr& host, bool is_dialled, const 
                              link_events(), memory == nullptr ? LinkStream::Memory() : *memory);
   idle_.add(key);
   if (by != nullptr) shares_.add(by->principal, key);
+  if (by != nullptr && by->is_limited) lone_.add(key, by->principal);
   return links_.emplace(key, std::move(link)).first->second.get();
 }
 
@@ -164,10 +168,12 @@ Result<void> LinkTable::make_room(const Introducer* by) {
 bool LinkTable::evict(std::uint64_t key) {
   const auto found = links_.find(key);
   if (found == links_.end() || !found->second->is_idle()) return false;
-  memories_.add(key, found->second->memory());
+  // The numbers of its frames go on only where somebody knows them.
+  if (found->second->incarnation() != 0) memories_.add(key, found->second->memory());
   links_.erase(found);
   idle_.remove(key);
   shares_.remove(key);
+  lone_.remove(key);
   ceilings_.erase(key);
   return true;
 }
@@ -178,7 +184,13 @@ void LinkTable::set_idle(std::uint64_t key, bool is_idle) {
     idle_.add(key);
   } else {
     idle_.remove(key);
+    lone_.note_use(key);
   }
+}
+
+bool LinkTable::may_forget(std::uint64_t key) const {
+  const Link* const link = find(key);
+  return link != nullptr && link->is_idle() && link->incarnation() == 0;
 }
 
 void LinkTable::flush() {

@@ -8,12 +8,14 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "broker/access/recent_set.h"
 #include "broker/links/idle_order.h"
 #include "broker/links/link.h"
 #include "broker/links/link_shares.h"
+#include "broker/links/lone_links.h"
 #include "broker/observe/counters.h"
 #include "broker/observe/monitor.h"
 #include "broker/transport/listener.h"
@@ -45,6 +47,8 @@ class LinkTable {
     Outbox::Limits queue{.bytes = 0, .count = 0};
     std::chrono::milliseconds connect_limit{5000};
     std::chrono::milliseconds delivery_limit{30000};
+    /// See Introducer::is_limited and LoneLinks.
+    std::chrono::milliseconds forget_after{60000};
     /// Whether it may connect to unix sockets, which are those of another user's hosts for some.
     bool dials_unix = true;
     Protocol protocol = {};
@@ -64,6 +68,9 @@ class LinkTable {
   struct Introducer {
     std::string principal;
     std::size_t most = kMostLinks;
+    /// A link that it alone has introduced, that never had an answer and that nobody uses is
+    /// forgotten after a while: what it costs does not stay.
+    bool is_limited = false;
   };
   /// A message that a link gave up.
   struct Returned {
@@ -126,6 +133,8 @@ class LinkTable {
   /// Forgets that link if it is idle.
   bool evict(std::uint64_t key);
   void set_idle(std::uint64_t key, bool is_idle);
+  /// See LoneLinks.
+  bool may_forget(std::uint64_t key) const;
 
   Reactor& reactor_;
   Counters& counters_;
@@ -138,6 +147,7 @@ class LinkTable {
   std::unordered_map<std::uint64_t, wire::Role> ceilings_;
   IdleOrder idle_;
   LinkShares shares_;
+  LoneLinks lone_;
   /// The numbers of frames go on when a link that was forgotten is made again.
   RecentSet<std::uint64_t, LinkStream::Memory> memories_{4 * kMostLinks};
   RecentSet<std::uint64_t, Error> refused_{1024};
