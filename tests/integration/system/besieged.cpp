@@ -331,7 +331,7 @@ TEST_CASE(
   CHECK(wait_until([&] { return descriptors_of(broker) <= descriptors; }, in_time));
   // Links that were introduced and never had an answer are forgotten within two minutes; what
   // remains lies between what is used. A short siege does not wait for that.
-  constexpr std::uint64_t kLeft = 16 * 1024;
+  constexpr std::uint64_t kLeft = 32 * 1024;
   if (siege_duration >= 60s)
     CHECK(wait_until([&] { return memory_of(broker) <= memory + kLeft * memory_scale; }, 180s));
   MESSAGE(siege_duration.count() << " s, " << all_ranks << " ranks, " << job.kills() << " killed, "
