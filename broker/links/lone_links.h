@@ -52,7 +52,7 @@ class LoneLinks {
   }
 
  private:
-  /// So many at once leave memory that is worth giving back to the system.
+  /// A look that forgets this many gives their memory back to the system.
   static constexpr std::size_t kMany = 256;
 
   /// Forgets those that were idle the last time, and have been since.

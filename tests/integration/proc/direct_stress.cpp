@@ -33,7 +33,7 @@ const std::chrono::seconds duration(number_from_environment("MESHBUS_TEST_DIRECT
 
 constexpr std::array<std::uint64_t, 2> kTalkers{0, 1};
 const std::vector<std::string> kTalk = {"talk", "mixed"};
-/// So long the programs live whatever goes wrong.
+/// The programs end after this time, whatever goes wrong.
 const std::vector<std::string> kLongEnough = {
     "env", "TEST_PROC_SECONDS=" + std::to_string(duration.count() + 300)};
 
