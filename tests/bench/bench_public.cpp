@@ -4,6 +4,7 @@
 
 #include "bench/child.h"
 #include "tests/bench/benches.h"
+#include "tests/bench/nats.h"
 #include "tests/bench/program.h"
 #include "tests/bench/traffic.h"
 
@@ -30,34 +31,6 @@ using Direction = Bar::Direction;
 Side ours(const std::string& what, const char* about, std::size_t size, std::size_t amount) {
   return {what, Part::ours, about, [=] { return by_program(what, size, amount); }};
 }
-
-/// NATS by bare sockets, and by its C library; none where it is not installed.
-class Nats {
- public:
-  explicit Nats(Comparison& comparison)
-      : has_server_(find_in_path("nats-server").has_value()),
-        has_library_(has_server_ && has_nats_library()) {
-    if (!has_server_)
-      comparison.leave_out("nats bare, nats library",
-                           "nats-server is not installed (package nats-server)");
-    if (has_server_ && !has_library_)
-      comparison.leave_out("nats library", "built without it (package libnats-dev)");
-  }
-  /// `measure`: what a way is measured by. `prefix` stands before the names.
-  void add_to(std::vector<Side>& sides, Between between, const std::string& prefix,
-              const std::string& about, const std::function<Figures(const Way&)>& measure) const {
-    const auto add = [&](const char* name, const char* how, Transport transport) {
-      sides.push_back({prefix + name, Part::peer, about + how,
-                       [=] { return measure(Way{transport, between}); }});
-    };
-    if (has_server_) add("nats bare", ", bare sockets", Transport::nats);
-    if (has_library_) add("nats library", ", its C library", Transport::nats_library);
-  }
-
- private:
-  bool has_server_;
-  bool has_library_;
-};
 
 /// Calls of 64 bytes on one host.
 Case calls_of_one_host(const Nats& nats, std::size_t count) {
@@ -101,7 +74,7 @@ Case sends_of(const Nats& nats, std::size_t size, std::size_t duration_ms) {
   };
   Case sends{
       .size = static_cast<double>(size), .unit = "B in one direction", .sides = {}, .bars = {}};
-  nats.add_to(sends.sides, Between::nats, "", "one nats-server, written 64 KiB at once", measure);
+  nats.add_to(sends.sides, Between::nats, "", "one nats-server", measure);
   sends.sides.push_back({"internal", Part::floor, "messages, packed as it comes",
                          [=] { return measure({Transport::bus, Between::broker}); }});
   sends.sides.push_back(ours("proc-send", "Proc::send from main(); the receiver's handler counts",
@@ -126,6 +99,7 @@ int run_public(const Settings& settings, const Amounts& amounts) {
   Comparison comparison("public", "messages by the public libraries: Proc, Context and ActorMesh",
                         settings);
   comparison.note("internal: the bus on a reactor of its own, which no public header offers");
+  comparison.note(Nats::kNote);
   const Nats nats(comparison);
   comparison.add(calls_of_one_host(nats, amounts.count));
   comparison.add(calls_of_two_hosts(nats, amounts.count));

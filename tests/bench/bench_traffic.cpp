@@ -2,8 +2,8 @@
 #include <string_view>
 
 #include "bench/brokers.h"
-#include "bench/child.h"
 #include "tests/bench/benches.h"
+#include "tests/bench/nats.h"
 #include "tests/bench/program.h"
 #include "tests/bench/traffic.h"
 
@@ -13,23 +13,8 @@ namespace {
 
 using Direction = Bar::Direction;
 
-/// Which ways of NATS can be measured here; the others are left out, with the reason.
-struct Peers {
-  explicit Peers(Comparison& comparison)
-      : has_server(find_in_path("nats-server").has_value()),
-        has_library(has_server && has_nats_library()) {
-    if (!has_server)
-      comparison.leave_out("nats bare, nats library",
-                           "nats-server is not installed (package nats-server)");
-    if (has_server && !has_library)
-      comparison.leave_out("nats library", "built without it (package libnats-dev)");
-  }
-  bool has_server;
-  bool has_library;
-};
-
 /// Round trips at one size.
-Case rtt_case(const Peers& peers, std::size_t size, std::size_t count, bool is_two,
+Case rtt_case(const Nats& nats, std::size_t size, std::size_t count, bool is_two,
               const char* unit) {
   const Between relay = is_two ? Between::two_relays : Between::relay,
                 broker = is_two ? Between::two_brokers : Between::broker;
@@ -42,20 +27,11 @@ Case rtt_case(const Peers& peers, std::size_t size, std::size_t count, bool is_t
            {Transport::zmq, relay}),
       side("message", Part::ours, "a message, answered by a message", {Transport::bus, broker}),
       side("call", Part::ours, "a call and its answer", {Transport::bus_calls, broker})};
-  if (peers.has_server)
-    one.sides.push_back(side("nats bare", Part::peer, "one nats-server, bare sockets",
-                             {Transport::nats, Between::nats}));
-  if (peers.has_library)
-    one.sides.push_back(side("nats library", Part::peer, "one nats-server, its C library",
-                             {Transport::nats_library, Between::nats}));
-  if (peers.has_server && is_two)
-    one.sides.push_back(side("two nats bare", Part::peer,
-                             "two clustered nats-servers, bare sockets",
-                             {Transport::nats, Between::two_nats}));
-  if (peers.has_library && is_two)
-    one.sides.push_back(side("two nats library", Part::peer,
-                             "two clustered nats-servers, its C library",
-                             {Transport::nats_library, Between::two_nats}));
+  nats.add_to(one.sides, Between::nats, "", "one nats-server",
+              [=](const Way& way) { return round_trips(way, size, count); });
+  if (is_two)
+    nats.add_to(one.sides, Between::two_nats, "two ", "two clustered nats-servers",
+                [=](const Way& way) { return round_trips(way, size, count); });
   if (size == 64 && !is_two) {
     one.bars = {{"p50_us", "message", "relay", Direction::at_most, 1.10, 1.0},
                 {"p99_over_p50", "message", "", Direction::at_most, 1.6, 1.4}};
@@ -83,8 +59,8 @@ constexpr const char* kRelayNote =
     "messages on the way";
 
 /// Messages in one direction at one size.
-Case rate_case(const Peers& peers, std::size_t size, std::chrono::milliseconds duration,
-               bool is_tcp, const char* unit) {
+Case rate_case(const Nats& nats, std::size_t size, std::chrono::milliseconds duration, bool is_tcp,
+               const char* unit) {
   const Between relay = is_tcp ? Between::relay_tcp : Between::relay,
                 broker = is_tcp ? Between::broker_tcp : Between::broker;
   const auto side = [=](const char* name, Part part, const char* what, Way way) {
@@ -99,28 +75,23 @@ Case rate_case(const Peers& peers, std::size_t size, std::chrono::milliseconds d
       side("messages", Part::ours, "messages, packed as it comes", {Transport::bus, broker}),
       side("messages flushed", Part::ours, "messages, flushed one by one",
            {Transport::bus, broker, true})};
-  if (peers.has_server)
-    one.sides.push_back(side("nats bare", Part::peer,
-                             "one nats-server, bare sockets, written 64 KiB at once",
-                             {Transport::nats, Between::nats}));
-  if (peers.has_library)
-    one.sides.push_back(side("nats library", Part::peer, "one nats-server, its C library",
-                             {Transport::nats_library, Between::nats}));
+  nats.add_to(one.sides, Between::nats, "", "one nats-server",
+              [=](const Way& way) { return throughput(way, size, duration); });
   one.bars = {{"per_s", "messages", "relay", Direction::at_least},
               {"per_s", "messages", "relay packed", Direction::at_least}};
-  Bar nats{"per_s", "messages", "nats bare", Direction::at_least},
+  Bar bare{"per_s", "messages", "nats bare", Direction::at_least},
       flushed{"per_s", "messages flushed", "relay", Direction::at_least};
   if (is_tcp) {
-    if (size == 65536) nats.first = 1.0;
+    if (size == 65536) bare.first = 1.0;
   } else if (size == 64) {
-    nats.first = 1.5, nats.aim = 2.2, flushed.first = 0.95, flushed.aim = 1.05;
+    bare.first = 1.5, bare.aim = 2.2, flushed.first = 0.95, flushed.aim = 1.05;
   } else if (size == 1024) {
-    nats.first = 1.0, nats.aim = 1.25;
+    bare.first = 1.0, bare.aim = 1.25;
   } else if (size >= 65536) {
-    nats.first = size == 65536 ? 2.2 : 4.0, one.bars[0].first = 0.85, one.bars[0].aim = 0.95;
+    bare.first = size == 65536 ? 2.2 : 4.0, one.bars[0].first = 0.85, one.bars[0].aim = 0.95;
   }
   one.bars.insert(one.bars.end(),
-                  {flushed, nats, {"per_s", "messages", "nats library", Direction::at_least}});
+                  {flushed, bare, {"per_s", "messages", "nats library", Direction::at_least}});
   return one;
 }
 
@@ -163,6 +134,7 @@ int run_curve(const Settings& settings, const Amounts& amounts) {
                         "what keys cost: a link of two brokers over tcp, with CURVE and without",
                         settings);
   comparison.note(kRelayNote);
+  comparison.note(Nats::kNote);
   const std::chrono::milliseconds duration(amounts.duration_ms);
   comparison.add(curve_case(64, "B there and back", false, [count = amounts.count](const Way& way) {
     return round_trips(way, 64, count);
@@ -201,9 +173,9 @@ int run_rtt(const Settings& settings, const Amounts& amounts, bool is_two) {
                             (is_two ? "two brokers, linked over tcp" : "one broker") + ", " +
                             std::to_string(amounts.count) + " round trips a round",
                         settings);
-  const Peers peers(comparison);
+  const Nats nats(comparison);
   for (const std::size_t size : amounts.sizes)
-    comparison.add(rtt_case(peers, size, amounts.count, is_two, "B"));
+    comparison.add(rtt_case(nats, size, amounts.count, is_two, "B"));
   comparison.fit("p50_us");
   return comparison.run();
 }
@@ -216,10 +188,11 @@ int run_rate(const Settings& settings, const Amounts& amounts) {
           " ms a round",
       settings);
   comparison.note(kRelayNote);
-  const Peers peers(comparison);
+  comparison.note(Nats::kNote);
+  const Nats nats(comparison);
   for (const std::size_t size : amounts.sizes)
-    comparison.add(rate_case(peers, size, std::chrono::milliseconds(amounts.duration_ms),
-                             amounts.is_tcp, "B"));
+    comparison.add(
+        rate_case(nats, size, std::chrono::milliseconds(amounts.duration_ms), amounts.is_tcp, "B"));
   comparison.fit("us");
   return comparison.run();
 }
@@ -245,12 +218,13 @@ int run_bus(const Settings& settings, const Amounts& amounts) {
   Comparison comparison(
       "bus", "the bus: round trips, messages in one direction, a link, many peers", settings);
   comparison.note(kRelayNote);
-  const Peers peers(comparison);
+  comparison.note(Nats::kNote);
+  const Nats nats(comparison);
   const std::chrono::milliseconds duration(amounts.duration_ms);
-  comparison.add(rtt_case(peers, 64, amounts.count, false, "B there and back"));
-  comparison.add(rtt_case(peers, 64, amounts.count, true, "B there and back over two brokers"));
+  comparison.add(rtt_case(nats, 64, amounts.count, false, "B there and back"));
+  comparison.add(rtt_case(nats, 64, amounts.count, true, "B there and back over two brokers"));
   for (const std::size_t size : {64U, 1024U, 65536U})
-    comparison.add(rate_case(peers, size, duration, false, "B in one direction"));
+    comparison.add(rate_case(nats, size, duration, false, "B in one direction"));
   for (const std::size_t crowd : amounts.sizes)
     comparison.add(peers_case(crowd, amounts.count / 30 + 1));
   return comparison.run();

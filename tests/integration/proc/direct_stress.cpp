@@ -54,28 +54,27 @@ class Stress {
     order(1, "go on");
     wait_for_path();
     const std::uint64_t rank = random_() % 2;
-    const std::vector<std::function<void()>> deeds = {
-        [&] { stop_for_a_while(rank); }, [&] { fork(rank); }, [&] { use_descriptors(rank); },
-        [&] { kill(rank); }, [&] { end_the_broker(); }};
-    const auto deed = random_() % deeds.size();
-    CAPTURE(deed);
+    const auto deed = static_cast<Deed>(random_() % kDeeds.size());
+    INFO(kDeeds.at(deed));
     CAPTURE(rank);
-    ++count_[deed];
-    deeds[deed]();
-    if (deed != 3) wait_for_path();
-    settle(deed == 3 ? Ended{rank} : Ended{}, deed == 4);
+    ++count_.at(deed);
+    carry_out(deed, rank);
+    if (deed != kill_it) wait_for_path();
+    settle(deed == kill_it ? Ended{rank} : Ended{}, deed == end_broker);
   }
   std::string to_string() const {
     std::string text;
-    const std::array<const char*, 5> words = {"stops", "forks", "without descriptors", "kills",
-                                              "ends of the broker"};
-    for (std::size_t i = 0; i < words.size(); ++i)
-      text += (i == 0 ? "" : ", ") + std::to_string(count_[i]) + " " + words[i];
+    for (std::size_t i = 0; i < kDeeds.size(); ++i)
+      text += (i == 0 ? "" : ", ") + std::to_string(count_.at(i)) + " " + kDeeds.at(i);
     return text + "; " + std::to_string(messages_) + " messages, " + std::to_string(returned_) +
            " returned";
   }
 
  private:
+  /// What befalls a rank, or the broker.
+  enum Deed : std::size_t { stop_it, fork_it, take_descriptors, kill_it, end_broker };
+  static constexpr std::array<const char*, 5> kDeeds = {"stops", "forks", "without descriptors",
+                                                        "kills", "ends of the broker"};
   using Ended = std::optional<std::uint64_t>;
   /// What a rank tells of itself.
   struct Told {
@@ -86,7 +85,8 @@ class Stress {
     // While the broker is away, a call may end without an answer.
     Result<std::string> answer = harness_.call(rank, 28, what);
     for (int tries = 0; !answer && tries < 100; ++tries) answer = harness_.call(rank, 28, what);
-    std::istringstream text(answer.value());
+    REQUIRE(answer.has_value());
+    std::istringstream text(*answer);
     Told told;
     std::string word;
     text >> word >> told.sent >> word >> told.returned >> word >> told.received >> word >> word >>
@@ -102,6 +102,15 @@ class Stress {
     for (int i = 0; i < times; ++i) REQUIRE(harness_.call(2, 1, "lively").value() == "lively");
   }
 
+  void carry_out(Deed deed, std::uint64_t rank) {
+    switch (deed) {
+      case stop_it: return stop_for_a_while(rank);
+      case fork_it: return fork(rank);
+      case take_descriptors: return use_descriptors(rank);
+      case kill_it: return kill(rank);
+      case end_broker: return end_the_broker();
+    }
+  }
   void stop_for_a_while(std::uint64_t rank) {
     auto& process = harness_.process(rank);
     process.send_signal(SIGSTOP);
@@ -132,8 +141,8 @@ class Stress {
     harness_.stop_broker();
     harness_.start_broker();
     const auto is_back = [&](std::uint64_t rank) { return harness_.call(rank, 1, "x") == "x"; };
-    for (int tries = 0; tries < 100 && !(is_back(0) && is_back(1) && is_back(2)); ++tries) {
-    }
+    for (std::uint64_t rank = 0; rank < 3; ++rank)
+      REQUIRE(wait_until([&] { return is_back(rank); }, in_time));
   }
 
   /// Both ranks send no more. Of what was sent, what has neither come nor come back was taken by a
@@ -182,7 +191,7 @@ class Stress {
   std::array<std::int64_t, 2> left_{};
   std::array<std::int64_t, 2> sent_{}, came_back_{};
   bool is_loose_ = false;
-  std::array<int, 5> count_{};
+  std::array<int, kDeeds.size()> count_{};
   std::int64_t messages_ = 0, returned_ = 0;
 };
 
