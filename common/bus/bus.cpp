@@ -242,12 +242,14 @@ Result<void> Bus::send(const Destination& to, std::uint32_t port, const SharedBo
   return send_body(to, port, body.bytes(), no_return, &part);
 }
 
-bool Bus::send_direct(const Destination& to, std::uint32_t port, Bytes body) {
-  if (postbox_.receiver_of(to.proc, to.host).host != 0 || !direct_.send_now(to, port, body))
-    return false;
+DirectPaths::SentNow Bus::send_direct(const Destination& to, std::uint32_t port, Bytes body) {
+  if (postbox_.receiver_of(to.proc, to.host).host != 0) return {};
+  auto done = direct_.send_now(to, port, body);
+  // What waited before it may have left, if not this.
+  if (!done.has_left && done.full == nullptr) return done;
   session_.note_sent();
   delivery_.watch();
-  return true;
+  return done;
 }
 
 Result<void> Bus::send_body(const Destination& to, std::uint32_t port, Bytes body, bool no_return,

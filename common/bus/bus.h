@@ -152,9 +152,9 @@ class Bus {
   /// The same without a copy of a body above kInlineLimit.
   Result<void> send(const Destination& to, std::uint32_t port, const SharedBody& body,
                     bool no_return = false);
-  /// Sends by a direct path, at once, without a copy of the body. False when there is none that
-  /// takes it now; nothing has happened then.
-  bool send_direct(const Destination& to, std::uint32_t port, Bytes body);
+  /// Sends by a direct path, at once, without a copy of the body. Nothing has happened when it has
+  /// not left.
+  DirectPaths::SentNow send_direct(const Destination& to, std::uint32_t port, Bytes body);
   /// send() of a body above kBodyLimit: it goes before its message, as shared memory or in chunks
   /// (BodySender), as long as somebody waits for `arrival`. Messages that are sent meanwhile arrive
   /// before it.

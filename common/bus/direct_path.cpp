@@ -41,9 +41,14 @@ void DirectPath::watch(bool for_writing) {
                        });
 }
 
-DirectSocket::Outcome DirectPath::send(const Frame& frame) {
+DirectSocket::Outcome DirectPath::try_send(const Frame& frame) {
   const auto outcome = socket_.send(frame);
   if (outcome == DirectSocket::Outcome::done) is_used_ = has_moved_ = true;
+  return outcome;
+}
+
+DirectSocket::Outcome DirectPath::send(const Frame& frame) {
+  const auto outcome = try_send(frame);
   if (outcome != DirectSocket::Outcome::not_now) return outcome;
   is_full_ = true;
   if (blocked_ == 0) {

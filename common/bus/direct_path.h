@@ -65,6 +65,11 @@ class DirectPath : public std::enable_shared_from_this<DirectPath> {
 
   /// Sends a frame whole, or not at all: see Events::on_room then.
   DirectSocket::Outcome send(const Frame& frame);
+  /// As send(), for a caller that waits itself for room in this descriptor.
+  DirectSocket::Outcome try_send(const Frame& frame);
+  std::shared_ptr<const UniqueFd> shared_descriptor() const noexcept {
+    return socket_.shared_descriptor();
+  }
   /// Hands out all that has come until now, whether it is held or not.
   void receive_all();
   /// The other end can send no more; hands out all that has come, and lets go of the socket.

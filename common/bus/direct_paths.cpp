@@ -165,23 +165,20 @@ bool DirectPaths::flush() {
   return has_sent;
 }
 
-DirectSocket::Outcome DirectPaths::send_counted(const PathPtr& path, const Frame& frame) {
-  const auto outcome = path->send(frame);
-  if (outcome == DirectSocket::Outcome::done) {
-    traffic_.messages += frame.count;
-    traffic_.bytes += frame.bytes;
-  }
-  return outcome;
+void DirectPaths::count(const Frame& frame) {
+  traffic_.messages += frame.count;
+  traffic_.bytes += frame.bytes;
 }
 
 bool DirectPaths::send_to(std::uint64_t proc, const Frame& frame) {
   const PathPtr path = find(proc);
-  const auto outcome = path == nullptr ? DirectSocket::Outcome::ended : send_counted(path, frame);
+  const auto outcome = path == nullptr ? DirectSocket::Outcome::ended : path->send(frame);
   if (outcome == DirectSocket::Outcome::ended) {
     forget(proc);
     return false;
   }
   const bool has_left = outcome == DirectSocket::Outcome::done;
+  if (has_left) count(frame);
   postbox_.with_direct([&](DirectOutlets& outlets, Outbox&) {
     if (has_left) return outlets.pop(proc);
     outlets.set_blocked(proc, true);
@@ -189,20 +186,32 @@ bool DirectPaths::send_to(std::uint64_t proc, const Frame& frame) {
   return has_left;
 }
 
-bool DirectPaths::send_now(const Destination& to, std::uint32_t port, Bytes body) {
+DirectPaths::SentNow DirectPaths::send_now(const Destination& to, std::uint32_t port, Bytes body) {
   const PathPtr path = find(to.proc);
-  if (path == nullptr) return false;
-  auto outcome = DirectSocket::Outcome::done;
-  const bool has_left = postbox_.send_direct(to.proc, to.host, port, body, [&](const Frame& frame) {
-    outcome = send_counted(path, frame);
+  if (path == nullptr) return {};
+  auto outcome = DirectSocket::Outcome::not_now;
+  const auto send = [&](const Frame& frame) {
+    outcome = path->try_send(frame);
+    if (outcome == DirectSocket::Outcome::done) count(frame);
     return outcome == DirectSocket::Outcome::done;
-  });
-  if (has_left) report_later();
-  if (outcome == DirectSocket::Outcome::ended) forget(to.proc);
-  if (outcome == DirectSocket::Outcome::not_now)
+  };
+  auto sent = postbox_.send_direct(to.proc, to.host, port, body, send);
+  if (sent == Postbox::Direct::behind) {
     postbox_.with_direct(
-        [&](DirectOutlets& outlets, Outbox&) { outlets.set_blocked(to.proc, true); });
-  return has_left;
+        [&](DirectOutlets& outlets, Outbox&) { outlets.set_blocked(to.proc, false); });
+    flush();
+    sent = postbox_.send_direct(to.proc, to.host, port, body, send);
+  }
+  if (outcome == DirectSocket::Outcome::ended) {
+    forget(to.proc);
+    return {};
+  }
+  if (sent == Postbox::Direct::none) return {};
+  if (sent == Postbox::Direct::sent) {
+    report_later();
+    return {.has_left = true};
+  }
+  return {.full = path->shared_descriptor()};
 }
 
 void DirectPaths::report_later() {

@@ -71,9 +71,15 @@ class DirectPaths {
   void receive_from(std::uint64_t proc);
   /// Sends what waits, and asks for paths that would pay. True when something has left.
   bool flush();
-  /// Sends a message at once, without a copy of its body. False when it does not go by a path now;
-  /// nothing has happened then.
-  bool send_now(const Destination& to, std::uint32_t port, Bytes body);
+  /// What became of a message that was to leave at once.
+  struct SentNow {
+    bool has_left = false;
+    /// It goes by the path that has this socket, once there is room.
+    std::shared_ptr<const UniqueFd> full = nullptr;
+  };
+  /// Sends a message at once, without a copy of its body, behind what waits for the same path.
+  /// Nothing has happened when it has not left.
+  SentNow send_now(const Destination& to, std::uint32_t port, Bytes body);
   /// The broker answers a Watch of ours. False when it was none.
   bool on_gone(std::uint64_t request);
   /// See Session::hold_data.
@@ -109,7 +115,7 @@ class DirectPaths {
   void bind(DirectPath& path, const wire::Envelope& from);
   /// Sends a frame that waits for that proc. False when it does not go now.
   bool send_to(std::uint64_t proc, const Frame& frame);
-  DirectSocket::Outcome send_counted(const PathPtr& path, const Frame& frame);
+  void count(const Frame& frame);
   /// Nothing comes by it any more, and what waits for it goes through the broker.
   void end(const PathPtr& path);
   void end_all();

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdint>
@@ -18,8 +19,9 @@ namespace {
 
 /// Parts of a frame: the packed one, and bodies that ride detached.
 constexpr std::size_t kMostDirectParts = 8;
-/// Packets up to this are copied into memory of their own, so that the large block is used again.
-constexpr std::size_t kSmall = 4096;
+/// Packets up to this are copied into memory of their own: the block is used again, and what waits
+/// for the program has no more than four times its bytes.
+constexpr std::size_t kSmall = 16 * 1024;
 /// As much as may wait in a socket; the kernel allows less to most users, and says nothing.
 constexpr int kSocketBuffer = 1024 * 1024;
 
@@ -30,10 +32,6 @@ struct Prefix {
   std::uint32_t reserved = 0;
 };
 static_assert(sizeof(Prefix) % 8 == 0, "what follows is aligned");
-
-std::size_t block_size() {
-  return BlockPool::size_for(DirectSocket::kMostBytes);
-}
 
 /// A part of a larger one, which lives as long.
 MessagePart part_within(const MessagePart& whole, char* at, std::size_t size) {
@@ -47,8 +45,11 @@ MessagePart part_within(const MessagePart& whole, char* at, std::size_t size) {
 
 }  // namespace
 
+DirectSocket::Block::Block(std::size_t bytes)
+    : data(BlockPool::take(BlockPool::size_for(bytes))), size(BlockPool::size_for(bytes)) {}
+
 DirectSocket::Block::~Block() {
-  if (data != nullptr) BlockPool::give_back(data, block_size());
+  if (data != nullptr) BlockPool::give_back(data, size);
 }
 
 Result<DirectSocket> DirectSocket::adopt(UniqueFd fd) {
@@ -82,16 +83,37 @@ DirectSocket::Outcome DirectSocket::send(const Frame& frame) {
   msghdr message{};
   message.msg_iov = pieces.data();
   message.msg_iovlen = 1 + prefix.count;
-  const auto sent = ::sendmsg(fd_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+  const auto sent = ::sendmsg(descriptor(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
   if (sent >= 0) return Outcome::done;
   const bool is_full =
       errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == EINTR;
   return is_full || errno == ENOMEM ? Outcome::not_now : Outcome::ended;
 }
 
+ssize_t DirectSocket::read_packet() {
+  // It is mostly as large as the one before.
+  if (block_.data == nullptr) block_ = Block(last_size_);
+  const std::size_t first = std::min(block_.size, kMostBytes);
+  if (first < kMostBytes && rest_ == nullptr)
+    rest_ = std::make_unique_for_overwrite<char[]>(kMostBytes);
+  std::array<iovec, 2> pieces = {iovec{block_.data, first}, {rest_.get(), kMostBytes - first}};
+  msghdr message{};
+  message.msg_iov = pieces.data();
+  message.msg_iovlen = pieces.size();
+  const auto got = ::recvmsg(descriptor(), &message, MSG_DONTWAIT | MSG_TRUNC);
+  if (got < 0) return got;
+  last_size_ = std::min(static_cast<std::size_t>(got), kMostBytes);
+  // A small one is copied by the caller.
+  if (last_size_ <= kSmall || BlockPool::size_for(last_size_) == block_.size) return got;
+  Block fitting(last_size_);
+  std::memcpy(fitting.data, block_.data, std::min(first, last_size_));
+  if (last_size_ > first) std::memcpy(fitting.data + first, rest_.get(), last_size_ - first);
+  block_ = std::move(fitting);
+  return got;
+}
+
 DirectSocket::Outcome DirectSocket::receive(std::vector<MessagePart>& parts) {
-  if (block_.data == nullptr) block_.data = BlockPool::take(block_size());
-  const auto got = ::recv(fd_.get(), block_.data, kMostBytes, MSG_DONTWAIT | MSG_TRUNC);
+  const auto got = read_packet();
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
     return Outcome::not_now;
   Prefix prefix;
@@ -104,26 +126,25 @@ DirectSocket::Outcome DirectSocket::receive(std::vector<MessagePart>& parts) {
   for (std::size_t i = 0; i < prefix.count; ++i) total += prefix.sizes.at(i);
   if (total != size) return Outcome::ended;
   parts.clear();
-  if (prefix.count == 1 && size <= kSmall) {
-    parts.emplace_back(block_.data + sizeof prefix, size - sizeof prefix);
-    return Outcome::done;
-  }
   char* at = block_.data + sizeof prefix;
-  const auto whole = BlockPool::part_of(std::exchange(block_.data, nullptr), size, block_size());
+  const bool is_small = size <= kSmall;
+  MessagePart whole;
+  if (!is_small) whole = BlockPool::part_of(std::exchange(block_.data, nullptr), size, block_.size);
   for (std::size_t i = 0; i < prefix.count; ++i) {
-    parts.push_back(part_within(whole, at, prefix.sizes.at(i)));
-    at += prefix.sizes.at(i);
+    const std::size_t length = prefix.sizes.at(i);
+    parts.push_back(is_small ? MessagePart(at, length) : part_within(whole, at, length));
+    at += length;
   }
   return Outcome::done;
 }
 
 std::uint64_t DirectSocket::waiting() const {
   int bytes = 0;
-  return ::ioctl(fd_.get(), FIONREAD, &bytes) == 0 ? static_cast<std::uint64_t>(bytes) : 0;
+  return ::ioctl(descriptor(), FIONREAD, &bytes) == 0 ? static_cast<std::uint64_t>(bytes) : 0;
 }
 
 void DirectSocket::end_reading() {
-  ::shutdown(fd_.get(), SHUT_RD);
+  ::shutdown(descriptor(), SHUT_RD);
 }
 
 }  // namespace meshbus

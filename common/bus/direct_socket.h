@@ -1,7 +1,10 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -34,7 +37,9 @@ class DirectSocket {
   /// Both ends. Errors: io_error.
   static Result<std::pair<DirectSocket, UniqueFd>> make_pair();
 
-  int descriptor() const noexcept { return fd_.get(); }
+  int descriptor() const noexcept { return fd_->get(); }
+  /// The descriptor for a thread that waits for room; it is open as long as somebody has it.
+  std::shared_ptr<const UniqueFd> shared_descriptor() const noexcept { return fd_; }
   Outcome send(const Frame& frame);
   /// The parts of the next frame.
   Outcome receive(std::vector<MessagePart>& parts);
@@ -45,23 +50,32 @@ class DirectSocket {
   void end_reading();
 
  private:
-  explicit DirectSocket(UniqueFd fd) : fd_(std::move(fd)) {}
+  explicit DirectSocket(UniqueFd fd) : fd_(std::make_shared<UniqueFd>(std::move(fd))) {}
 
-  /// Gives its memory back to the pool.
+  /// Memory of the pool, and goes back there.
   struct Block {
     Block() = default;
-    Block(Block&& other) noexcept : data(std::exchange(other.data, nullptr)) {}
+    explicit Block(std::size_t bytes);
+    Block(Block&& other) noexcept
+        : data(std::exchange(other.data, nullptr)), size(std::exchange(other.size, 0)) {}
     Block& operator=(Block&& other) noexcept {
       std::swap(data, other.data);
+      std::swap(size, other.size);
       return *this;
     }
     ~Block();
     char* data = nullptr;
+    std::size_t size = 0;
   };
+  /// Reads a packet into block_, which then is no larger than such a packet needs. As recv(2).
+  ssize_t read_packet();
 
-  UniqueFd fd_;
-  /// Where the next packet is read to; null until then.
+  std::shared_ptr<const UniqueFd> fd_ = std::make_shared<UniqueFd>();
+  /// Where the next packet is read to; null until then. One that is larger than the one before goes
+  /// on in rest_, whose pages nobody has touched until then.
   Block block_;
+  std::unique_ptr<char[]> rest_;
+  std::size_t last_size_ = 0;
   std::uint64_t received_ = 0;
 };
 

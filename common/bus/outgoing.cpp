@@ -1,5 +1,7 @@
 #include "common/bus/outgoing.h"
 
+#include <poll.h>
+
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -32,11 +34,21 @@ void Outgoing::attach(Bus& bus) {
   reactor_.add_turn_end([this] { report(); });
 }
 
-bool Outgoing::send_direct(const Destination& to, std::uint32_t port, Bytes body) {
+bool Outgoing::send_direct(const Destination& to, std::uint32_t port, Bytes body,
+                           std::chrono::milliseconds patience) {
   Bus& bus = *bus_.load(std::memory_order_relaxed);
-  if (reactor_.is_in_turn()) return bus.send_direct(to, port, body);
-  const auto visit = reactor_.try_visit();
-  return visit && bus.send_direct(to, port, body);
+  if (reactor_.is_in_turn()) return bus.send_direct(to, port, body).has_left;
+  std::optional<Reactor::Time> until;
+  for (;;) {
+    DirectPaths::SentNow sent;
+    if (const auto visit = reactor_.try_visit()) sent = bus.send_direct(to, port, body);
+    if (sent.full == nullptr) return sent.has_left;
+    const auto now = Reactor::Clock::now();
+    if (!until) until = now + std::min(patience, kForPath);
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*until - now);
+    pollfd room{sent.full->get(), POLLOUT, 0};
+    if (left.count() <= 0 || ::poll(&room, 1, static_cast<int>(left.count())) <= 0) return false;
+  }
 }
 
 Result<void> Outgoing::wait_for_room(const Bus::Load& size, std::chrono::milliseconds patience,

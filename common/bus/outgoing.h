@@ -59,6 +59,8 @@ class Outgoing {
  private:
   /// Sends are this close together when they come in a burst, which is packed.
   static constexpr std::chrono::microseconds kPause{20};
+  /// How long a large body waits for room in a direct path, at most.
+  static constexpr std::chrono::milliseconds kForPath{20};
   /// What a patience is cut to, so that adding it to now cannot overflow.
   static constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24 * 365);
 
@@ -66,8 +68,10 @@ class Outgoing {
   /// first.
   Result<void> wait_for_room(const Bus::Load& size, std::chrono::milliseconds patience,
                              OutgoingRoom::Time& until);
-  /// As Bus::send_direct(), unless the loop turns at the moment on another thread.
-  bool send_direct(const Destination& to, std::uint32_t port, Bytes body);
+  /// As Bus::send_direct(), unless the loop turns at the moment on another thread. Waits a while
+  /// for room in the path: what waits in memory is copied once more, and leaves the caches.
+  bool send_direct(const Destination& to, std::uint32_t port, Bytes body,
+                   std::chrono::milliseconds patience);
   /// Has what was packed leave; see the class comment.
   void see_off(bool is_first, bool is_full);
   bool is_quiet() const noexcept;
@@ -87,7 +91,8 @@ template <typename Whole>
 Result<void> Outgoing::send(const Destination& to, Whole whole, std::uint32_t port, Bytes body,
                             const SharedBody* shared, std::chrono::milliseconds patience) {
   Bus& bus = *bus_.load(std::memory_order_relaxed);
-  if (shared == nullptr && body.size() > kInlineLimit && send_direct(to, port, body)) return {};
+  if (shared == nullptr && body.size() > kInlineLimit && send_direct(to, port, body, patience))
+    return {};
   auto part = detached_part(body, shared);
   OutgoingRoom::Time until{};
   const Bus::Load size{body.size() + sizeof(wire::Envelope), 1};

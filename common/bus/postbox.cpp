@@ -110,26 +110,28 @@ Postbox::Packed Postbox::pack(std::uint64_t proc, std::uint64_t host, std::uint3
           outlet != nullptr ? outlet->is_full() : outbox.is_full(wire::Lane::data)};
 }
 
-bool Postbox::send_direct(std::uint64_t proc, std::uint64_t host, std::uint32_t port, Bytes body,
-                          const std::function<bool(const Frame&)>& send) {
+Postbox::Direct Postbox::send_direct(std::uint64_t proc, std::uint64_t host, std::uint32_t port,
+                                     Bytes body, const std::function<bool(const Frame&)>& send) {
   wire::Envelope envelope = message_to(proc, host, port);
   // Nobody packs anything behind it before it has left.
   const auto lock = session_.lock();
   auto* const outlet = direct_.find_used(proc);
-  if (!is_packable_ || outlet == nullptr || !outlet->is_free() || !sent_.has_room() ||
-      body.size() > body_limit() || !DirectOutlets::is_fit(envelope, body.size()))
-    return false;
+  if (!is_packable_ || outlet == nullptr || outlet->state != DirectOutlets::Outlet::State::open ||
+      !sent_.has_room() || body.size() > body_limit() ||
+      !DirectOutlets::is_fit(envelope, body.size()))
+    return Direct::none;
+  if (!outlet->is_free()) return Direct::behind;
   envelope.mutate_sequence(next_);
   FrameWriter writer(wire::Lane::data);
   // Still the caller's: the frame is gone before this returns.
   writer.add_detached(
       envelope,
       MessagePart(const_cast<char*>(body.data()), body.size(), [](void*, void*) {}, nullptr));
-  if (!send(writer.finish())) return false;
+  if (!send(writer.finish())) return Direct::refused;
   ++outlet->carried;
   remember(receiver_of(proc, host), envelope, body.size());
   ++next_;
-  return true;
+  return Direct::sent;
 }
 
 void Postbox::set_packable(bool is_packable) {

@@ -94,11 +94,13 @@ class Postbox {
   /// next flush, which the caller has to see to. Only when no more than `most` wait then.
   Packed pack(std::uint64_t proc, std::uint64_t host, std::uint32_t port, Bytes body,
               MessagePart* detached, const Most& most);
+  /// `none`: there is no path for it. `behind`: something waits for the path. `refused`: `send` did
+  /// not take it.
+  enum class Direct { sent, none, behind, refused };
   /// Sends a message by the direct path to that proc at once, without a copy of its body: `send`
-  /// takes the frame, or does not. False: it did not, or there is no open path on which nothing
-  /// waits; nothing has happened then. Reactor's thread.
-  bool send_direct(std::uint64_t proc, std::uint64_t host, std::uint32_t port, Bytes body,
-                   const std::function<bool(const Frame&)>& send);
+  /// takes the frame, or does not. Nothing has happened unless `sent`. Reactor's thread.
+  Direct send_direct(std::uint64_t proc, std::uint64_t host, std::uint32_t port, Bytes body,
+                     const std::function<bool(const Frame&)>& send);
   /// Whether pack() may be used: not while a new session puts what waits in order.
   void set_packable(bool is_packable);
   /// Whether our broker knows that host, so that pack() may be used.

@@ -1,12 +1,14 @@
 // Packets that a proc of the same host may send by a direct path. What is handed out is messages,
 // calls and answers under the name that the broker gave; anything else ends the path. A packet is
-// the number of its bytes (two bytes), and these.
+// the number of its bytes (two bytes), and these; with the highest bit of the number, it ends with
+// 32 KiB of zeros more for each that its first byte says, up to 7.
 #include "common/bus/direct_path.h"
 
 #include <sys/socket.h>
 
 #include <cstring>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "common/bus/direct_outlets.h"
@@ -55,8 +57,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     std::uint16_t length = 0;
     std::memcpy(&length, bytes.data(), sizeof length);
     bytes.remove_prefix(sizeof length);
-    const auto packet = bytes.substr(0, length);
+    const bool is_long = (length & 0x8000) != 0;
+    std::string packet(bytes.substr(0, length & 0x7fff));
     bytes.remove_prefix(packet.size());
+    if (is_long && !packet.empty()) packet.append((packet[0] & 7) * std::size_t{32} * 1024, '\0');
     FUZZ_CHECK(::send(peer.get(), packet.data(), packet.size(), MSG_NOSIGNAL | MSG_DONTWAIT) ==
                    static_cast<ssize_t>(packet.size()),
                "a socket's room");

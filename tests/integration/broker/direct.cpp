@@ -1,4 +1,6 @@
 // Direct paths between two peers of one broker.
+#include <poll.h>
+
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -81,12 +83,16 @@ TEST_CASE("direct paths: two that talk enough do so without the broker, each und
   CHECK(envelope.source_proc() == pair.a.address().proc);
   CHECK(envelope.source_host() == pair.a.address().host);
   CHECK(envelope.role() == pair.a.role);
-  // The other direction, with bodies up to what a path takes, and above.
-  for (const std::size_t size : {0UL, 1UL, 4000UL, 40'000UL, 98'304UL, 98'305UL, 1'000'000UL}) {
+  // The other direction, with bodies up to what a path takes, and above: each that is larger than
+  // the one before comes in two pieces.
+  for (const std::size_t size :
+       {0UL, 1UL, 4000UL, 40'000UL, 98'304UL, 10UL, 69'632UL, 98'305UL, 98'304UL, 1'000'000UL}) {
     CAPTURE(size);
-    REQUIRE(pair.b.bus->send(pair.a.address(), 1, std::string(size, 'z')).has_value());
+    std::string large(size, 'z');
+    for (std::size_t i = 0; i < size; ++i) large[i] = static_cast<char>(i * 31 + i / 251);
+    REQUIRE(pair.b.bus->send(pair.a.address(), 1, large).has_value());
     REQUIRE(pair.host.loop.until([&] { return !pair.a.received.empty(); }));
-    CHECK((pair.a.received.back().second == std::string(size, 'z')));
+    CHECK((pair.a.received.back().second == large));
     pair.a.received.clear();
   }
   pair.host.loop.until([&] { return pair.b.bus->traffic().outstanding == 0; });
@@ -96,36 +102,50 @@ TEST_CASE("direct paths: two that talk enough do so without the broker, each und
   check_conservation(pair.host.loop, *pair.host.broker);
 }
 
-TEST_CASE("direct paths: a large body leaves at once, if nothing is before it, or not at all") {
+TEST_CASE("direct paths: a large body leaves at once, behind what waits, or waits for room") {
   TalkingPair pair;
   std::string body = "0 " + std::string(60'000, 'z');
-  CHECK_FALSE(pair.a.bus->send_direct(pair.b.address(), 1, body));
+  CHECK_FALSE(pair.a.bus->send_direct(pair.b.address(), 1, body).has_left);
   pair.talk();
   Bus& bus = *pair.a.bus;
   const auto to = pair.b.address();
+  const auto numbered = [](std::size_t number) {
+    return std::to_string(number) + std::string(60'000, 'z');
+  };
   const auto before = bus.traffic().outstanding;
-  REQUIRE(bus.send_direct(to, 1, body));
+  REQUIRE(bus.send_direct(to, 1, body).has_left);
   body.assign(body.size(), '?');  // it has left
   CHECK(bus.traffic().outstanding == before + 1);
   CHECK(bus.load().bytes == 0);
-  // Not before one that waits, nor after there is no room, and not when it is too large for a path.
   REQUIRE(bus.send(to, 1, "1").has_value());
-  CHECK_FALSE(bus.send_direct(to, 1, "2 " + std::string(60'000, 'z')));
-  bus.flush();
-  CHECK_FALSE(bus.send_direct(to, 1, std::string(DirectOutlets::kMostBody + 1, 'z')));
-  std::size_t count = 2;
-  while (count < 1000 && bus.send_direct(to, 1, std::to_string(count) + std::string(60'000, 'z')))
-    ++count;
+  REQUIRE(bus.send_direct(to, 1, numbered(2)).has_left);
+  CHECK(bus.load().bytes == 0);
+  const auto too_large = bus.send_direct(to, 1, std::string(DirectOutlets::kMostBody + 1, 'z'));
+  CHECK_FALSE(too_large.has_left);
+  CHECK(too_large.full == nullptr);
+  // Until there is no room.
+  std::size_t count = 3;
+  auto sent = bus.send_direct(to, 1, numbered(count));
+  for (; count < 1000 && sent.has_left; sent = bus.send_direct(to, 1, numbered(count))) ++count;
   CHECK(count < 1000);
-  REQUIRE(bus.send(to, 1, std::to_string(count)).has_value());
-  CHECK_FALSE(bus.send_direct(to, 1, "x" + std::string(60'000, 'z')));
+  REQUIRE(sent.full != nullptr);
+  // Nor behind something that waits for it.
+  REQUIRE(bus.send(to, 1, numbered(count)).has_value());
+  bus.flush();
+  CHECK(bus.load().bytes > 60'000);
+  sent = bus.send_direct(to, 1, numbered(count + 1));
+  CHECK_FALSE(sent.has_left);
+  REQUIRE(sent.full != nullptr);
+  // Somebody who waits there goes on once the other end has read.
+  pollfd room{sent.full->get(), POLLOUT, 0};
+  CHECK(::poll(&room, 1, 0) == 0);
   REQUIRE(pair.host.loop.until([&] { return pair.b.received.size() == count + 1; }));
-  check_order(pair.b, count + 1);
-  CHECK(pair.b.received[0].second == "0 " + std::string(60'000, 'z'));
-  // Once there is room again.
-  REQUIRE(bus.send_direct(to, 1, std::to_string(count + 1) + std::string(60'000, 'z')));
+  CHECK(::poll(&room, 1, 0) == 1);
+  CHECK(room.revents == POLLOUT);
+  REQUIRE(bus.send_direct(to, 1, numbered(count + 1)).has_left);
   REQUIRE(pair.host.loop.until([&] { return pair.b.received.size() == count + 2; }));
   check_order(pair.b, count + 2);
+  CHECK(pair.b.received[0].second == "0 " + std::string(60'000, 'z'));
   REQUIRE(pair.host.loop.until([&] { return bus.traffic().outstanding == 0; }));
   CHECK(pair.a.returned.empty());
   check_conservation(pair.host.loop, *pair.host.broker);

@@ -94,8 +94,13 @@ TEST_CASE("direct_path: frames come whole, under the name that the broker gave, 
 }
 
 TEST_CASE("direct_path: what is no frame ends it") {
-  const std::vector<std::string> packets{"", "x", std::string(48, '\0'), std::string(48, '\xff'),
-                                         std::string(150'000, 'x')};
+  const std::vector<std::string> packets{"",
+                                         "x",
+                                         std::string(48, '\0'),
+                                         std::string(48, '\xff'),
+                                         std::string(150'000, 'x'),
+                                         std::string(DirectSocket::kMostBytes, 'x'),
+                                         std::string(DirectSocket::kMostBytes + 1, 'x')};
   for (const auto& packet : packets) {
     CAPTURE(packet.size());
     OnePath one;
