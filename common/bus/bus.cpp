@@ -252,6 +252,11 @@ DirectPaths::SentNow Bus::send_direct(const Destination& to, std::uint32_t port,
   return done;
 }
 
+DirectPaths::SentNow Bus::go_on_direct(std::uint64_t proc, std::uint64_t begun) {
+  session_.note_sent();
+  return direct_.go_on(proc, begun);
+}
+
 Result<void> Bus::send_body(const Destination& to, std::uint32_t port, Bytes body, bool no_return,
                             MessagePart* detached) {
   if (const auto limit = std::min(postbox_.body_limit(), kBodyLimit); body.size() > limit)

@@ -153,8 +153,11 @@ class Bus {
   Result<void> send(const Destination& to, std::uint32_t port, const SharedBody& body,
                     bool no_return = false);
   /// Sends by a direct path, at once, without a copy of the body. Nothing has happened when it has
-  /// not left.
+  /// neither left nor begun to.
   DirectPaths::SentNow send_direct(const Destination& to, std::uint32_t port, Bytes body);
+  /// As DirectPaths: goes on with one that has begun to leave, or copies the rest of it.
+  DirectPaths::SentNow go_on_direct(std::uint64_t proc, std::uint64_t begun);
+  void keep_direct(std::uint64_t proc, std::uint64_t begun) { direct_.keep(proc, begun); }
   /// send() of a body above kBodyLimit: it goes before its message, as shared memory or in chunks
   /// (BodySender), as long as somebody waits for `arrival`. Messages that are sent meanwhile arrive
   /// before it.

@@ -1,7 +1,10 @@
 #include "common/bus/direct_outlets.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
+
+#include "common/base/block_pool.h"
 
 namespace meshbus {
 namespace {
@@ -25,6 +28,27 @@ void DirectOutlets::Outlet::push(const wire::Envelope& envelope, Bytes body,
   }
   bytes += sizeof envelope + body.size();
   ++count;
+}
+
+void DirectOutlets::Outlet::keep_leaving() {
+  Frame frame = std::move(leaving->frame);
+  for (auto& part : frame.parts) {
+    MessagePart copy = BlockPool::part(part.size());
+    std::memcpy(copy.data(), part.data(), part.size());
+    part = std::move(copy);
+  }
+  bytes += frame.bytes;
+  count += frame.count;
+  first_sent = leaving->sent;
+  frames.push_front(std::move(frame));
+  leaving.reset();
+}
+
+void DirectOutlets::keep_leaving(Outlet& outlet) {
+  if (!outlet.leaving) return;
+  bytes_ += outlet.leaving->frame.bytes;
+  count_ += outlet.leaving->frame.count;
+  outlet.keep_leaving();
 }
 
 bool DirectOutlets::is_fit(const wire::Envelope& envelope, std::size_t bytes) noexcept {
@@ -100,11 +124,13 @@ void DirectOutlets::put_off(std::uint64_t proc, Outbox& outbox) {
 void DirectOutlets::close(std::uint64_t proc, Outbox& outbox) {
   Outlet* const outlet = find(proc);
   if (outlet == nullptr) return;
+  keep_leaving(*outlet);
   if (!outlet->open.empty()) outlet->frames.push_back(outlet->open.finish());
   bytes_ -= outlet->bytes;
   count_ -= outlet->count;
   for (auto& frame : outlet->frames) outbox.push_frame(std::move(frame));
   outlet->frames.clear();
+  outlet->first_sent = 0;
   outlet->bytes = outlet->count = 0;
   outlet->state = Outlet::State::closed;
   outlet->is_blocked = false;
@@ -118,15 +144,16 @@ void DirectOutlets::forget(std::uint64_t proc, Outbox& outbox) {
   last_ = nullptr;
 }
 
-Frame* DirectOutlets::front(std::uint64_t& proc) {
-  if (count_ == 0) return nullptr;
+std::optional<DirectOutlets::Front> DirectOutlets::front() {
+  if (count_ == 0) return std::nullopt;
   for (auto& [key, outlet] : outlets_) {
-    if (outlet.state != Outlet::State::open || outlet.is_blocked || outlet.empty()) continue;
+    if (outlet.state != Outlet::State::open || outlet.is_blocked || outlet.empty() ||
+        outlet.leaving)
+      continue;
     if (outlet.frames.empty()) outlet.frames.push_back(outlet.open.finish());
-    proc = key;
-    return &outlet.frames.front();
+    return Front{key, &outlet.frames.front(), &outlet.first_sent};
   }
-  return nullptr;
+  return std::nullopt;
 }
 
 void DirectOutlets::pop(std::uint64_t proc) {
@@ -138,6 +165,7 @@ void DirectOutlets::pop(std::uint64_t proc) {
   bytes_ -= frame.bytes;
   count_ -= frame.count;
   outlet.frames.pop_front();
+  outlet.first_sent = 0;
 }
 
 void DirectOutlets::push(Outlet& outlet, const wire::Envelope& envelope, Bytes body,

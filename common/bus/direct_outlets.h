@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -22,10 +23,16 @@ class DirectOutlets {
   /// A path is asked for only after so many messages and calls to the same proc.
   static constexpr std::uint32_t kEnough = 64;
   /// Larger bodies go through the broker.
-  static constexpr std::size_t kMostBody = 96 * 1024;
+  static constexpr std::size_t kMostBody = kBodyLimit;
   /// Procs with a path at a time.
   static constexpr std::size_t kMostPaths = 64;
 
+  /// A message whose sender waits until all of it has left from where it lies, and how much has.
+  struct Leaving {
+    std::uint64_t sequence = 0;
+    Frame frame;
+    std::size_t sent = 0;
+  };
   /// What waits for one proc.
   struct Outlet {
     /// `closed`: messages go through the broker. `holding`: they wait here until the receiver has
@@ -40,17 +47,25 @@ class DirectOutlets {
     std::uint64_t carried = 0;
     /// Messages since it was closed; see kEnough.
     std::uint32_t count_closed = 0;
+    /// Before all that waits.
+    std::optional<Leaving> leaving;
     FrameWriter open{wire::Lane::data};
     std::deque<Frame> frames;
+    /// Bytes of the first frame that have left.
+    std::size_t first_sent = 0;
     std::size_t bytes = 0;
     std::size_t count = 0;
 
     bool is_used() const noexcept { return state != State::closed; }
     /// A message may leave by the path now, before any other.
-    bool is_free() const noexcept { return state == State::open && !is_blocked && empty(); }
+    bool is_free() const noexcept {
+      return state == State::open && !is_blocked && empty() && !leaving;
+    }
     bool empty() const noexcept { return count == 0; }
     bool is_full() const noexcept { return open.bytes() >= kPackLimit; }
     void push(const wire::Envelope& envelope, Bytes body, MessagePart* detached);
+    /// Its sender does not wait any more: what it sends is copied, and waits before all others.
+    void keep_leaving();
   };
 
   void set_enabled(bool is_enabled) noexcept { is_enabled_ = is_enabled; }
@@ -67,6 +82,12 @@ class DirectOutlets {
   Outlet* find_used(std::uint64_t proc) {
     Outlet* const outlet = is_enabled_ ? find(proc) : nullptr;
     return outlet != nullptr && outlet->is_used() ? outlet : nullptr;
+  }
+  /// Where that message still leaves from where it lies; null: it does not.
+  Outlet* find_leaving(std::uint64_t proc, std::uint64_t sequence) {
+    Outlet* const outlet = find_used(proc);
+    const bool is_there = outlet != nullptr && outlet->leaving.has_value();
+    return is_there && outlet->leaving->sequence == sequence ? outlet : nullptr;
   }
   /// The procs that a path would pay for, since the last call.
   std::vector<std::uint64_t> take_wanted();
@@ -86,14 +107,22 @@ class DirectOutlets {
   /// The proc has no path any more.
   void forget(std::uint64_t proc, Outbox& outbox);
 
-  /// The next frame of an open outlet, and whose; null when there is none. pop() when it has left.
+  /// A frame that is to leave next, whose, and how much of it has left.
+  struct Front {
+    std::uint64_t proc = 0;
+    Frame* frame = nullptr;
+    std::size_t* sent = nullptr;
+  };
+  /// The next frame of an open outlet; nothing when there is none. pop() when it has left.
   /// Reactor's thread.
-  Frame* front(std::uint64_t& proc);
+  std::optional<Front> front();
   void pop(std::uint64_t proc);
   /// What waits.
   std::size_t bytes() const noexcept { return bytes_; }
   std::size_t count() const noexcept { return count_; }
   void push(Outlet& outlet, const wire::Envelope& envelope, Bytes body, MessagePart* detached);
+  /// See Outlet::keep_leaving().
+  void keep_leaving(Outlet& outlet);
 
  private:
   /// Null when that proc has no outlet.

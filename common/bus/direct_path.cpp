@@ -1,5 +1,7 @@
 #include "common/bus/direct_path.h"
 
+#include <sched.h>
+
 #include <vector>
 
 #include "common/base/log.h"
@@ -11,7 +13,21 @@ namespace {
 /// Bytes that one turn reads, and that wait to be handed out, at most.
 constexpr std::size_t kShare = 1024 * 1024;
 
+bool has_one_cpu() {
+  cpu_set_t cpus;
+  return ::sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) == 1;
+}
+
 }  // namespace
+
+DirectPath::DirectPath(Reactor& reactor, std::uint64_t proc, DirectSocket socket,
+                       const ShareTicket& ticket, const Events& events)
+    : reactor_(reactor),
+      proc_(proc),
+      ticket_(ticket),
+      events_(events),
+      socket_(std::move(socket)),
+      pace_(/*may_linger=*/!has_one_cpu()) {}
 
 DirectPath::~DirectPath() {
   forget();
@@ -41,14 +57,15 @@ void DirectPath::watch(bool for_writing) {
                        });
 }
 
-DirectSocket::Outcome DirectPath::try_send(const Frame& frame) {
-  const auto outcome = socket_.send(frame);
-  if (outcome == DirectSocket::Outcome::done) is_used_ = has_moved_ = true;
+DirectSocket::Outcome DirectPath::try_send(const Frame& frame, std::size_t& sent) {
+  const std::size_t before = sent;
+  const auto outcome = socket_.send(frame, sent);
+  if (sent > before) is_used_ = has_moved_ = true;
   return outcome;
 }
 
-DirectSocket::Outcome DirectPath::send(const Frame& frame) {
-  const auto outcome = try_send(frame);
+DirectSocket::Outcome DirectPath::send(const Frame& frame, std::size_t& sent) {
+  const auto outcome = try_send(frame, sent);
   if (outcome != DirectSocket::Outcome::not_now) return outcome;
   is_full_ = true;
   if (blocked_ == 0) {
@@ -83,7 +100,9 @@ bool DirectPath::on_event() {
   if (blocked_ != 0) on_writable();
   if (inbox_.is_held()) return false;  // hold() calls again
   if (must_wait()) return false;
+  const auto before = socket_.received();
   const auto got = read(/*all=*/false);
+  const bool has_large = socket_.received() - before > kInlineLimit;
   const auto outcome = hand_out(/*all=*/false);
   if (!is_bound_) return false;
   const bool is_over = got == DirectSocket::Outcome::ended && inbox_.empty();
@@ -91,21 +110,12 @@ bool DirectPath::on_event() {
     events_.on_ended(*this);
     return false;
   }
-  return outcome == DataInbox::Outcome::more || got != DirectSocket::Outcome::not_now;
+  return outcome == DataInbox::Outcome::more || got != DirectSocket::Outcome::not_now ||
+         pace_.lingers(has_large);
 }
 
 bool DirectPath::must_wait() {
-  const auto backlog = events_.backlog();
-  const auto now = reactor_.now();
-  if (backlog <= kMostBacklog) {
-    least_backlog_ = 0;
-    return false;
-  }
-  if (least_backlog_ == 0 || backlog < least_backlog_) {
-    least_backlog_ = backlog;
-    least_since_ = now;
-  }
-  if (now - least_since_ >= kStuck) return false;
+  if (!pace_.must_wait(events_.backlog(), reactor_.now())) return false;
   if (pause_ == 0)
     pause_ = reactor_.after(kPause, [weak = weak_from_this()] {
       const auto path = weak.lock();

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/bus/data_inbox.h"
+#include "common/bus/direct_pace.h"
 #include "common/bus/direct_socket.h"
 #include "common/bus/share_ticket.h"
 #include "common/loop/reactor.h"
@@ -24,11 +25,8 @@ class DirectPath : public std::enable_shared_from_this<DirectPath> {
   /// receiver is slow.
   static constexpr std::chrono::milliseconds kBlocked{200};
 
-  /// A receiver whose program has so much to do waits with reading, and looks again after kPause.
-  /// It goes on when the program has taken nothing for kStuck: it may wait for what is to be read.
-  static constexpr std::size_t kMostBacklog = 8 * 1024 * 1024;
+  /// A receiver that waits with reading (DirectPace) looks again after this.
   static constexpr std::chrono::milliseconds kPause{1};
-  static constexpr std::chrono::milliseconds kStuck{50};
 
   struct Events {
     /// Bytes that were handed out and wait for the program.
@@ -45,12 +43,7 @@ class DirectPath : public std::enable_shared_from_this<DirectPath> {
   };
 
   DirectPath(Reactor& reactor, std::uint64_t proc, DirectSocket socket, const ShareTicket& ticket,
-             const Events& events)
-      : reactor_(reactor),
-        proc_(proc),
-        ticket_(ticket),
-        events_(events),
-        socket_(std::move(socket)) {}
+             const Events& events);
   ~DirectPath();
   DirectPath(const DirectPath&) = delete;
   DirectPath& operator=(const DirectPath&) = delete;
@@ -63,10 +56,11 @@ class DirectPath : public std::enable_shared_from_this<DirectPath> {
   void bind(const wire::Envelope& source, bool is_held);
   bool is_bound() const noexcept { return is_bound_; }
 
-  /// Sends a frame whole, or not at all: see Events::on_room then.
-  DirectSocket::Outcome send(const Frame& frame);
-  /// As send(), for a caller that waits itself for room in this descriptor.
-  DirectSocket::Outcome try_send(const Frame& frame);
+  /// Sends a frame from its byte `sent` on, as DirectSocket; on_room follows when there was not
+  /// enough room.
+  DirectSocket::Outcome send(const Frame& frame, std::size_t& sent);
+  /// The same for a caller that waits itself for room in this descriptor.
+  DirectSocket::Outcome try_send(const Frame& frame, std::size_t& sent);
   std::shared_ptr<const UniqueFd> shared_descriptor() const noexcept {
     return socket_.shared_descriptor();
   }
@@ -107,9 +101,7 @@ class DirectPath : public std::enable_shared_from_this<DirectPath> {
   /// Runs since it was full; `has_moved_`: it has taken something since.
   Reactor::TimerId blocked_ = 0;
   bool has_moved_ = false;
-  /// The least backlog since the program had enough to do, and since when it is that.
-  std::size_t least_backlog_ = 0;
-  Reactor::Time least_since_{};
+  DirectPace pace_;
   Reactor::TimerId pause_ = 0;
 };
 

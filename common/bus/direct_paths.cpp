@@ -152,14 +152,13 @@ bool DirectPaths::flush() {
   std::vector<std::uint64_t> wanted;
   bool has_sent = false;
   for (;;) {
-    std::uint64_t proc = 0;
-    const Frame* const frame = postbox_.with_direct([&](DirectOutlets& outlets, Outbox&) {
+    const auto front = postbox_.with_direct([&](DirectOutlets& outlets, Outbox&) {
       wanted = outlets.take_wanted();
-      return outlets.front(proc);
+      return outlets.front();
     });
     for (const auto one : std::exchange(wanted, {})) begin(one);
-    if (frame == nullptr) break;
-    has_sent = send_to(proc, *frame) || has_sent;
+    if (!front) break;
+    has_sent = send_to(front->proc, *front->frame, *front->sent) || has_sent;
   }
   if (has_sent) report_later();
   return has_sent;
@@ -170,9 +169,9 @@ void DirectPaths::count(const Frame& frame) {
   traffic_.bytes += frame.bytes;
 }
 
-bool DirectPaths::send_to(std::uint64_t proc, const Frame& frame) {
+bool DirectPaths::send_to(std::uint64_t proc, const Frame& frame, std::size_t& sent) {
   const PathPtr path = find(proc);
-  const auto outcome = path == nullptr ? DirectSocket::Outcome::ended : path->send(frame);
+  const auto outcome = path == nullptr ? DirectSocket::Outcome::ended : path->send(frame, sent);
   if (outcome == DirectSocket::Outcome::ended) {
     forget(proc);
     return false;
@@ -186,32 +185,65 @@ bool DirectPaths::send_to(std::uint64_t proc, const Frame& frame) {
   return has_left;
 }
 
-DirectPaths::SentNow DirectPaths::send_now(const Destination& to, std::uint32_t port, Bytes body) {
-  const PathPtr path = find(to.proc);
-  if (path == nullptr) return {};
+DirectPaths::SentNow DirectPaths::send_by(
+    const PathPtr& path, const std::function<Postbox::Direct(const Postbox::SendFrame&)>& send) {
+  using Outcome = Postbox::Direct::Outcome;
   auto outcome = DirectSocket::Outcome::not_now;
-  const auto send = [&](const Frame& frame) {
-    outcome = path->try_send(frame);
+  const auto sent = send([&](const Frame& frame, std::size_t& from) {
+    outcome = path->try_send(frame, from);
     if (outcome == DirectSocket::Outcome::done) count(frame);
     return outcome == DirectSocket::Outcome::done;
-  };
-  auto sent = postbox_.send_direct(to.proc, to.host, port, body, send);
-  if (sent == Postbox::Direct::behind) {
-    postbox_.with_direct(
-        [&](DirectOutlets& outlets, Outbox&) { outlets.set_blocked(to.proc, false); });
-    flush();
-    sent = postbox_.send_direct(to.proc, to.host, port, body, send);
-  }
+  });
   if (outcome == DirectSocket::Outcome::ended) {
-    forget(to.proc);
-    return {};
+    // What has begun goes through the broker.
+    forget(path->proc());
+    return {.has_left = sent.outcome == Outcome::begun};
   }
-  if (sent == Postbox::Direct::none) return {};
-  if (sent == Postbox::Direct::sent) {
+  if (sent.outcome == Outcome::none) return {};
+  if (sent.outcome == Outcome::sent) {
     report_later();
     return {.has_left = true};
   }
-  return {.full = path->shared_descriptor()};
+  return {.full = path->shared_descriptor(),
+          .begun = sent.outcome == Outcome::begun ? sent.sequence : 0};
+}
+
+DirectPaths::SentNow DirectPaths::send_now(const Destination& to, std::uint32_t port, Bytes body) {
+  const PathPtr path = find(to.proc);
+  if (path == nullptr) return {};
+  return send_by(path, [&](const Postbox::SendFrame& send) {
+    const auto sent = postbox_.send_direct(to.proc, to.host, port, body, send);
+    if (sent.outcome != Postbox::Direct::Outcome::behind) return sent;
+    postbox_.with_direct(
+        [&](DirectOutlets& outlets, Outbox&) { outlets.set_blocked(to.proc, false); });
+    flush();
+    return postbox_.send_direct(to.proc, to.host, port, body, send);
+  });
+}
+
+DirectPaths::SentNow DirectPaths::go_on(std::uint64_t proc, std::uint64_t begun) {
+  const PathPtr path = find(proc);
+  // It went through the broker.
+  if (path == nullptr) return {.has_left = true};
+  const auto sent = send_by(path, [&](const Postbox::SendFrame& send) {
+    return postbox_.with_direct([&](DirectOutlets& outlets, Outbox&) -> Postbox::Direct {
+      auto* const outlet = outlets.find_leaving(proc, begun);
+      if (outlet != nullptr && !send(outlet->leaving->frame, outlet->leaving->sent))
+        return {Postbox::Direct::Outcome::begun, begun};
+      if (outlet != nullptr) outlet->leaving.reset();
+      return {Postbox::Direct::Outcome::sent, begun};
+    });
+  });
+  // For what waits behind it.
+  if (sent.has_left) flush();
+  return sent;
+}
+
+void DirectPaths::keep(std::uint64_t proc, std::uint64_t begun) {
+  postbox_.with_direct([&](DirectOutlets& outlets, Outbox&) {
+    if (auto* const outlet = outlets.find_leaving(proc, begun)) outlets.keep_leaving(*outlet);
+  });
+  flush();
 }
 
 void DirectPaths::report_later() {

@@ -76,10 +76,16 @@ class DirectPaths {
     bool has_left = false;
     /// It goes by the path that has this socket, once there is room.
     std::shared_ptr<const UniqueFd> full = nullptr;
+    /// Some of it has left; for go_on() and keep().
+    std::uint64_t begun = 0;
   };
   /// Sends a message at once, without a copy of its body, behind what waits for the same path.
-  /// Nothing has happened when it has not left.
+  /// Nothing has happened when it has neither left nor begun to.
   SentNow send_now(const Destination& to, std::uint32_t port, Bytes body);
+  /// Goes on with a message that has begun to leave, and whose body is still there.
+  SentNow go_on(std::uint64_t proc, std::uint64_t begun);
+  /// Copies what is left of it: nobody waits any more.
+  void keep(std::uint64_t proc, std::uint64_t begun);
   /// The broker answers a Watch of ours. False when it was none.
   bool on_gone(std::uint64_t request);
   /// See Session::hold_data.
@@ -114,8 +120,11 @@ class DirectPaths {
   Result<void> accept(const wire::Envelope& from, const ShareTicket& ticket);
   void bind(DirectPath& path, const wire::Envelope& from);
   /// Sends a frame that waits for that proc. False when it does not go now.
-  bool send_to(std::uint64_t proc, const Frame& frame);
+  bool send_to(std::uint64_t proc, const Frame& frame, std::size_t& sent);
   void count(const Frame& frame);
+  /// Sends with `send`, which is told how, by that path, and says what came of it.
+  SentNow send_by(const PathPtr& path,
+                  const std::function<Postbox::Direct(const Postbox::SendFrame&)>& send);
   /// Nothing comes by it any more, and what waits for it goes through the broker.
   void end(const PathPtr& path);
   void end_all();

@@ -17,21 +17,11 @@
 namespace meshbus {
 namespace {
 
-/// Parts of a frame: the packed one, and bodies that ride detached.
-constexpr std::size_t kMostDirectParts = 8;
-/// Packets up to this are copied into memory of their own: the block is used again, and what waits
+/// Frames up to this are copied into memory of their own: the block is used again, and what waits
 /// for the program has no more than four times its bytes.
 constexpr std::size_t kSmall = 16 * 1024;
 /// As much as may wait in a socket; the kernel allows less to most users, and says nothing.
 constexpr int kSocketBuffer = 1024 * 1024;
-
-/// Precedes the parts of a frame in its packet.
-struct Prefix {
-  std::uint32_t count = 0;
-  std::array<std::uint32_t, kMostDirectParts> sizes{};
-  std::uint32_t reserved = 0;
-};
-static_assert(sizeof(Prefix) % 8 == 0, "what follows is aligned");
 
 /// A part of a larger one, which lives as long.
 MessagePart part_within(const MessagePart& whole, char* at, std::size_t size) {
@@ -72,66 +62,106 @@ Result<std::pair<DirectSocket, UniqueFd>> DirectSocket::make_pair() {
   return std::pair(DirectSocket(std::move(own)), std::move(other));
 }
 
-DirectSocket::Outcome DirectSocket::send(const Frame& frame) {
-  Prefix prefix;
-  std::array<iovec, 1 + kMostDirectParts> pieces{};
-  pieces[0] = {&prefix, sizeof prefix};
-  for (const auto& part : frame.parts) {
-    prefix.sizes.at(prefix.count++) = static_cast<std::uint32_t>(part.size());
-    pieces.at(prefix.count) = {const_cast<char*>(part.data()), part.size()};
-  }
-  msghdr message{};
-  message.msg_iov = pieces.data();
-  message.msg_iovlen = 1 + prefix.count;
-  const auto sent = ::sendmsg(descriptor(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
-  if (sent >= 0) return Outcome::done;
-  const bool is_full =
-      errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == EINTR;
-  return is_full || errno == ENOMEM ? Outcome::not_now : Outcome::ended;
+std::size_t DirectSocket::Prefix::total() const noexcept {
+  std::size_t bytes = 0;
+  for (const std::size_t size : sizes) bytes += size;
+  return bytes;
 }
 
-ssize_t DirectSocket::read_packet() {
-  // It is mostly as large as the one before.
-  if (block_.data == nullptr) block_ = Block(last_size_);
-  const std::size_t first = std::min(block_.size, kMostBytes);
-  if (first < kMostBytes && rest_ == nullptr)
-    rest_ = std::make_unique_for_overwrite<char[]>(kMostBytes);
-  std::array<iovec, 2> pieces = {iovec{block_.data, first}, {rest_.get(), kMostBytes - first}};
+DirectSocket::Outcome DirectSocket::send(const Frame& frame, std::size_t& sent) {
+  Prefix prefix;
+  for (const auto& part : frame.parts)
+    prefix.sizes.at(prefix.count++) = static_cast<std::uint32_t>(part.size());
+  const std::size_t total = prefix.total();
+  while (sent < total) {
+    prefix.from = static_cast<std::uint32_t>(sent);
+    const std::size_t most = std::min(kPacket, total - sent);
+    std::array<iovec, 1 + kMostParts> pieces{};
+    pieces[0] = {&prefix, sizeof prefix};
+    std::size_t count = 1, skip = sent, taken = 0;
+    for (const auto& part : frame.parts) {
+      const std::size_t left = part.size() - std::min(skip, part.size());
+      const std::size_t length = std::min(left, most - taken);
+      if (length > 0)
+        pieces.at(count++) = {const_cast<char*>(part.data()) + (part.size() - left), length};
+      skip -= std::min(skip, part.size());
+      taken += length;
+    }
+    msghdr message{};
+    message.msg_iov = pieces.data();
+    message.msg_iovlen = count;
+    if (::sendmsg(descriptor(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
+      const bool is_full =
+          errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == EINTR;
+      return is_full || errno == ENOMEM ? Outcome::not_now : Outcome::ended;
+    }
+    sent += taken;
+  }
+  return Outcome::done;
+}
+
+bool DirectSocket::is_next(const Prefix& prefix, std::size_t size) const {
+  const std::size_t total = prefix.total();
+  if (prefix.count == 0 || prefix.count > kMostParts || total == 0 || total > kMostBytes)
+    return false;
+  for (std::size_t i = prefix.count; i < kMostParts; ++i) {
+    if (prefix.sizes.at(i) != 0) return false;
+  }
+  // What came of a frame that was given up is forgotten.
+  if (prefix.from != 0) {
+    Prefix expected = frame_;
+    expected.from = static_cast<std::uint32_t>(filled_);
+    if (filled_ == 0 || prefix != expected) return false;
+  }
+  return size == std::min(kPacket, total - prefix.from);
+}
+
+DirectSocket::Outcome DirectSocket::read_packet() {
+  // A frame is mostly as large as the one before.
+  if (block_.data == nullptr) block_ = Block(frame_.total());
+  char* const at = block_.data + filled_;
+  const std::size_t room = std::min(block_.size - filled_, kPacket);
+  if (room < kPacket && rest_ == nullptr) rest_ = std::make_unique_for_overwrite<char[]>(kPacket);
+  Prefix prefix;
+  std::array<iovec, 3> pieces = {
+      iovec{&prefix, sizeof prefix}, {at, room}, {rest_.get(), kPacket - room}};
   msghdr message{};
   message.msg_iov = pieces.data();
   message.msg_iovlen = pieces.size();
   const auto got = ::recvmsg(descriptor(), &message, MSG_DONTWAIT | MSG_TRUNC);
-  if (got < 0) return got;
-  last_size_ = std::min(static_cast<std::size_t>(got), kMostBytes);
-  // A small one is copied by the caller.
-  if (last_size_ <= kSmall || BlockPool::size_for(last_size_) == block_.size) return got;
-  Block fitting(last_size_);
-  std::memcpy(fitting.data, block_.data, std::min(first, last_size_));
-  if (last_size_ > first) std::memcpy(fitting.data + first, rest_.get(), last_size_ - first);
-  block_ = std::move(fitting);
-  return got;
+  if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+    return Outcome::not_now;
+  if (got > 0) received_ += static_cast<std::size_t>(got);
+  if (got < static_cast<ssize_t>(sizeof prefix)) return Outcome::ended;
+  const std::size_t size = static_cast<std::size_t>(got) - sizeof prefix;
+  if (!is_next(prefix, size)) return Outcome::ended;
+  const std::size_t total = prefix.total();
+  const bool fits = total <= kSmall || BlockPool::size_for(total) == block_.size;
+  if (!fits || prefix.from != filled_) {
+    Block fitting(total);
+    const std::size_t first = std::min(size, room);
+    std::memcpy(fitting.data, block_.data, prefix.from);
+    std::memcpy(fitting.data + prefix.from, at, first);
+    if (size > first) std::memcpy(fitting.data + prefix.from + first, rest_.get(), size - first);
+    block_ = std::move(fitting);
+  }
+  filled_ = prefix.from + size;
+  frame_ = prefix;
+  return Outcome::done;
 }
 
 DirectSocket::Outcome DirectSocket::receive(std::vector<MessagePart>& parts) {
-  const auto got = read_packet();
-  if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
-    return Outcome::not_now;
-  Prefix prefix;
-  const auto size = static_cast<std::size_t>(got);
-  if (got > 0) received_ += size;
-  if (got < static_cast<ssize_t>(sizeof prefix) || size > kMostBytes) return Outcome::ended;
-  std::memcpy(&prefix, block_.data, sizeof prefix);
-  if (prefix.count == 0 || prefix.count > kMostDirectParts) return Outcome::ended;
-  std::size_t total = sizeof prefix;
-  for (std::size_t i = 0; i < prefix.count; ++i) total += prefix.sizes.at(i);
-  if (total != size) return Outcome::ended;
-  parts.clear();
-  char* at = block_.data + sizeof prefix;
+  do {
+    if (const auto outcome = read_packet(); outcome != Outcome::done) return outcome;
+  } while (filled_ < frame_.total());
+  const std::size_t size = std::exchange(filled_, 0);
+  char* at = block_.data;
   const bool is_small = size <= kSmall;
   MessagePart whole;
   if (!is_small) whole = BlockPool::part_of(std::exchange(block_.data, nullptr), size, block_.size);
-  for (std::size_t i = 0; i < prefix.count; ++i) {
-    const std::size_t length = prefix.sizes.at(i);
+  parts.clear();
+  for (std::size_t i = 0; i < frame_.count; ++i) {
+    const std::size_t length = frame_.sizes.at(i);
     parts.push_back(is_small ? MessagePart(at, length) : part_within(whole, at, length));
     at += length;
   }

@@ -1,7 +1,6 @@
 #pragma once
 
-#include <sys/types.h>
-
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -16,8 +15,8 @@
 namespace meshbus {
 
 /// One end of a pair of connected sockets between two processes of one host (SOCK_SEQPACKET). A
-/// frame is one packet: it goes whole or not at all. Never waits. The other end may send anything:
-/// what is no frame ends the connection.
+/// frame goes in packets of up to 96 KiB. Never waits. The other end may send anything: what is no
+/// frame ends the connection.
 class DirectSocket {
  public:
   enum class Outcome {
@@ -27,8 +26,11 @@ class DirectSocket {
     /// The other end has gone, or has sent what is no frame.
     ended,
   };
-  /// The largest frame: its parts and what describes them.
-  static constexpr std::size_t kMostBytes = 200 * 1024;
+  /// The largest frame, and the most that one packet has of it.
+  static constexpr std::size_t kMostBytes = kBodyLimit + 2 * kPackLimit;
+  static constexpr std::size_t kPacket = 96 * 1024 + 512;
+  /// Parts of a frame: the packed one, and bodies that ride detached.
+  static constexpr std::size_t kMostParts = 8;
 
   DirectSocket() = default;
   /// Takes over a descriptor that another process has sent. Errors: io_error (it is another kind of
@@ -40,7 +42,9 @@ class DirectSocket {
   int descriptor() const noexcept { return fd_->get(); }
   /// The descriptor for a thread that waits for room; it is open as long as somebody has it.
   std::shared_ptr<const UniqueFd> shared_descriptor() const noexcept { return fd_; }
-  Outcome send(const Frame& frame);
+  /// Sends a frame from its byte `sent` on, as far as there is room, and counts there. A frame of
+  /// which not all was sent may be given up: the next one begins at 0.
+  Outcome send(const Frame& frame, std::size_t& sent);
   /// The parts of the next frame.
   Outcome receive(std::vector<MessagePart>& parts);
   /// Bytes of packets that were received, and that wait to be.
@@ -67,15 +71,30 @@ class DirectSocket {
     char* data = nullptr;
     std::size_t size = 0;
   };
-  /// Reads a packet into block_, which then is no larger than such a packet needs. As recv(2).
-  ssize_t read_packet();
+  /// Precedes what each packet has.
+  struct Prefix {
+    std::uint32_t count = 0;
+    /// The sizes of all parts of the frame.
+    std::array<std::uint32_t, kMostParts> sizes{};
+    /// Where in the frame this packet begins.
+    std::uint32_t from = 0;
+    std::size_t total() const noexcept;
+    bool operator==(const Prefix&) const = default;
+  };
+  static_assert(sizeof(Prefix) == 40, "as it was when a frame was one packet");
+
+  /// Reads a packet to its place in block_. `done`: its frame may be whole now.
+  Outcome read_packet();
+  /// Whether such a packet may come now.
+  bool is_next(const Prefix& prefix, std::size_t size) const;
 
   std::shared_ptr<const UniqueFd> fd_ = std::make_shared<UniqueFd>();
-  /// Where the next packet is read to; null until then. One that is larger than the one before goes
-  /// on in rest_, whose pages nobody has touched until then.
+  /// What has come of a frame, filled_ bytes, and which. A frame that is larger than the one before
+  /// goes on in rest_, whose pages nobody has touched until then.
   Block block_;
+  std::size_t filled_ = 0;
+  Prefix frame_;
   std::unique_ptr<char[]> rest_;
-  std::size_t last_size_ = 0;
   std::uint64_t received_ = 0;
 };
 

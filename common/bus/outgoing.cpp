@@ -3,6 +3,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -18,6 +19,22 @@ std::optional<MessagePart> detached_part(Bytes body, const SharedBody* shared) {
   std::memcpy(part.data(), body.data(), body.size());
   return part;
 }
+
+namespace {
+
+/// Whether the socket has room, or has ended, by then.
+bool wait_writable(const UniqueFd& socket, Reactor::Time until) {
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Reactor::Clock::now());
+    if (left.count() <= 0) return false;
+    pollfd room{socket.get(), POLLOUT, 0};
+    const int ready = ::poll(&room, 1, static_cast<int>(left.count()));
+    if (ready > 0) return true;
+    if (ready < 0 && errno != EINTR) return false;
+  }
+}
+
+}  // namespace
 
 Outgoing::Outgoing(Reactor& reactor, const Bus::Most& most)
     : reactor_(reactor), room_(most), flusher_([this] {
@@ -37,18 +54,34 @@ void Outgoing::attach(Bus& bus) {
 bool Outgoing::send_direct(const Destination& to, std::uint32_t port, Bytes body,
                            std::chrono::milliseconds patience) {
   Bus& bus = *bus_.load(std::memory_order_relaxed);
-  if (reactor_.is_in_turn()) return bus.send_direct(to, port, body).has_left;
-  std::optional<Reactor::Time> until;
-  for (;;) {
-    DirectPaths::SentNow sent;
-    if (const auto visit = reactor_.try_visit()) sent = bus.send_direct(to, port, body);
-    if (sent.full == nullptr) return sent.has_left;
-    const auto now = Reactor::Clock::now();
-    if (!until) until = now + std::min(patience, kForPath);
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*until - now);
-    pollfd room{sent.full->get(), POLLOUT, 0};
-    if (left.count() <= 0 || ::poll(&room, 1, static_cast<int>(left.count())) <= 0) return false;
+  DirectPaths::SentNow sent;
+  if (reactor_.is_in_turn()) {
+    sent = bus.send_direct(to, port, body);
+    if (sent.begun != 0) bus.keep_direct(to.proc, sent.begun);
+    return sent.has_left || sent.begun != 0;
   }
+  if (const auto visit = reactor_.try_visit()) sent = bus.send_direct(to, port, body);
+  if (sent.full == nullptr) return sent.has_left;
+  const auto until = Reactor::Clock::now() + std::min(patience, kForPath);
+  while (sent.full != nullptr) {
+    const bool has_room = wait_writable(*sent.full, until);
+    if (sent.begun == 0) {
+      if (!has_room) return false;
+      const auto visit = reactor_.try_visit();
+      if (!visit) return false;
+      sent = bus.send_direct(to, port, body);
+    } else {
+      const auto visit = reactor_.visit();
+      if (has_room) {
+        sent = bus.go_on_direct(to.proc, sent.begun);
+        continue;
+      }
+      bus.keep_direct(to.proc, sent.begun);
+      report();
+      return true;
+    }
+  }
+  return sent.has_left;
 }
 
 Result<void> Outgoing::wait_for_room(const Bus::Load& size, std::chrono::milliseconds patience,

@@ -111,27 +111,31 @@ Postbox::Packed Postbox::pack(std::uint64_t proc, std::uint64_t host, std::uint3
 }
 
 Postbox::Direct Postbox::send_direct(std::uint64_t proc, std::uint64_t host, std::uint32_t port,
-                                     Bytes body, const std::function<bool(const Frame&)>& send) {
+                                     Bytes body, const SendFrame& send) {
+  using Outcome = Direct::Outcome;
   wire::Envelope envelope = message_to(proc, host, port);
-  // Nobody packs anything behind it before it has left.
+  // Nobody packs anything behind it before it has left, or is kept.
   const auto lock = session_.lock();
   auto* const outlet = direct_.find_used(proc);
+  // Behind one that leaves from where it lies it waits in memory, as what is short.
   if (!is_packable_ || outlet == nullptr || outlet->state != DirectOutlets::Outlet::State::open ||
-      !sent_.has_room() || body.size() > body_limit() ||
+      outlet->leaving || !sent_.has_room() || body.size() > body_limit() ||
       !DirectOutlets::is_fit(envelope, body.size()))
-    return Direct::none;
-  if (!outlet->is_free()) return Direct::behind;
+    return {Outcome::none};
+  if (!outlet->is_free()) return {Outcome::behind};
   envelope.mutate_sequence(next_);
   FrameWriter writer(wire::Lane::data);
-  // Still the caller's: the frame is gone before this returns.
+  // Still the caller's: the frame is gone before the caller goes on.
   writer.add_detached(
       envelope,
       MessagePart(const_cast<char*>(body.data()), body.size(), [](void*, void*) {}, nullptr));
-  if (!send(writer.finish())) return Direct::refused;
+  DirectOutlets::Leaving leaving{next_, writer.finish(), 0};
+  const bool has_left = send(leaving.frame, leaving.sent);
+  if (leaving.sent == 0) return {Outcome::refused};
   ++outlet->carried;
   remember(receiver_of(proc, host), envelope, body.size());
-  ++next_;
-  return Direct::sent;
+  if (!has_left) outlet->leaving = std::move(leaving);
+  return {has_left ? Outcome::sent : Outcome::begun, next_++};
 }
 
 void Postbox::set_packable(bool is_packable) {

@@ -94,13 +94,20 @@ class Postbox {
   /// next flush, which the caller has to see to. Only when no more than `most` wait then.
   Packed pack(std::uint64_t proc, std::uint64_t host, std::uint32_t port, Bytes body,
               MessagePart* detached, const Most& most);
-  /// `none`: there is no path for it. `behind`: something waits for the path. `refused`: `send` did
-  /// not take it.
-  enum class Direct { sent, none, behind, refused };
-  /// Sends a message by the direct path to that proc at once, without a copy of its body: `send`
-  /// takes the frame, or does not. Nothing has happened unless `sent`. Reactor's thread.
+  /// Sends a frame from its byte `sent` on, and counts there. True: all has left.
+  using SendFrame = std::function<bool(const Frame&, std::size_t& sent)>;
+  struct Direct {
+    /// `none`: there is no path for it. `behind`: something waits for the path. `refused`: nothing
+    /// of it has left. `begun`: some of it has; the body has to stay until the rest has left, too,
+    /// or is kept (DirectOutlets::Leaving).
+    enum class Outcome { sent, none, behind, refused, begun };
+    Outcome outcome = Outcome::none;
+    std::uint64_t sequence = 0;
+  };
+  /// Sends a message by the direct path to that proc at once, without a copy of its body. Reactor's
+  /// thread.
   Direct send_direct(std::uint64_t proc, std::uint64_t host, std::uint32_t port, Bytes body,
-                     const std::function<bool(const Frame&)>& send);
+                     const SendFrame& send);
   /// Whether pack() may be used: not while a new session puts what waits in order.
   void set_packable(bool is_packable);
   /// Whether our broker knows that host, so that pack() may be used.

@@ -53,8 +53,8 @@ struct Talk {
   std::uint64_t next = 0;
   std::uint64_t sender = 0;
 
-  /// Sends until the proc is to stop. `is_mixed`: some messages are long, up to twice what goes by
-  /// a direct path.
+  /// Sends until the proc is to stop. `is_mixed`: some messages are long, up to what one message
+  /// may have.
   int run(Proc& proc, bool is_mixed) {
     const auto to = proc.rank() ^ 1;
     const std::string self = std::to_string(::getpid()) + " ";
@@ -66,7 +66,7 @@ struct Talk {
       }
       std::string text = self + std::to_string(sent) + " ";
       // More short ones would come back at once than the library keeps for on_undelivered.
-      if (is_mixed) text.append(random() % 16384 == 0 ? random() % (192 * 1024) : 256, 'x');
+      if (is_mixed) text.append(random() % 4096 == 0 ? random() % 1'000'000 : 256, 'x');
       // When the queue is full for long, or the peer is away, the same number is tried again.
       if (proc.send(to, 27, text)) ++sent;
     }

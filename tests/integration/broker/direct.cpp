@@ -136,7 +136,7 @@ TEST_CASE("direct paths: a large body leaves at once, behind what waits, or wait
   sent = bus.send_direct(to, 1, numbered(count + 1));
   CHECK_FALSE(sent.has_left);
   REQUIRE(sent.full != nullptr);
-  // Somebody who waits there goes on once the other end has read.
+  // There is room once the other end has read.
   pollfd room{sent.full->get(), POLLOUT, 0};
   CHECK(::poll(&room, 1, 0) == 0);
   REQUIRE(pair.host.loop.until([&] { return pair.b.received.size() == count + 1; }));
@@ -146,6 +146,64 @@ TEST_CASE("direct paths: a large body leaves at once, behind what waits, or wait
   REQUIRE(pair.host.loop.until([&] { return pair.b.received.size() == count + 2; }));
   check_order(pair.b, count + 2);
   CHECK(pair.b.received[0].second == "0 " + std::string(60'000, 'z'));
+  REQUIRE(pair.host.loop.until([&] { return bus.traffic().outstanding == 0; }));
+  CHECK(pair.a.returned.empty());
+  check_conservation(pair.host.loop, *pair.host.broker);
+}
+
+TEST_CASE("direct paths: what is larger than the socket leaves in pieces, or is kept") {
+  TalkingPair pair;
+  pair.talk();
+  Bus& bus = *pair.a.bus;
+  const auto to = pair.b.address();
+  const auto numbered = [](std::size_t number) {
+    return std::to_string(number) + std::string(1'000'000, 'z');
+  };
+  const auto check_arrived = [&](std::size_t count) {
+    REQUIRE(pair.host.loop.until([&] { return pair.b.received.size() == count; }));
+    check_order(pair.b, count);
+  };
+  std::string body;
+  DirectPaths::SentNow sent;
+  std::size_t count = 0;
+  // Until the socket, which may take some, has taken a part of one.
+  const auto begin = [&] {
+    do {
+      body = numbered(count++);
+      sent = bus.send_direct(to, 1, body);
+    } while (sent.has_left && count < 1000);
+    REQUIRE(sent.begun != 0);
+  };
+  begin();
+  // What is sent meanwhile does not overtake it.
+  REQUIRE(bus.send(to, 1, std::to_string(count++)).has_value());
+  bus.flush();
+  REQUIRE(pair.host.loop.until([&] {
+    pollfd room{sent.full->get(), POLLOUT, 0};
+    if (::poll(&room, 1, 0) == 1) sent = bus.go_on_direct(to.proc, sent.begun);
+    return sent.has_left;
+  }));
+  body.assign(body.size(), '?');
+  check_arrived(count);
+  CHECK((pair.b.received[count - 2].second == numbered(count - 2)));
+  // Its sender does not wait.
+  begin();
+  bus.keep_direct(to.proc, sent.begun);
+  body.assign(body.size(), '?');
+  CHECK(bus.load().bytes > 1'000'000);
+  CHECK(bus.send_direct(to, 1, numbered(count)).full != nullptr);
+  REQUIRE(bus.send(to, 1, std::to_string(count++)).has_value());
+  check_arrived(count);
+  CHECK((pair.b.received[count - 2].second == numbered(count - 2)));
+  CHECK(bus.load().bytes == 0);
+  // The path ends meanwhile: all of it goes through the broker.
+  begin();
+  bus.set_direct(false);
+  body.assign(body.size(), '?');
+  CHECK(bus.go_on_direct(to.proc, sent.begun).has_left);
+  bus.keep_direct(to.proc, sent.begun);
+  check_arrived(count);
+  CHECK((pair.b.received[count - 1].second == numbered(count - 1)));
   REQUIRE(pair.host.loop.until([&] { return bus.traffic().outstanding == 0; }));
   CHECK(pair.a.returned.empty());
   check_conservation(pair.host.loop, *pair.host.broker);

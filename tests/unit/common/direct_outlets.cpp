@@ -64,21 +64,21 @@ TEST_CASE("direct_outlets: what is held leaves once it may, packed, in order") {
   CHECK(outlets.send(kProc, "b"));
   CHECK_FALSE(outlets.send(8, "c"));
   CHECK(outlets.count() == 2);
-  std::uint64_t proc = 0;
-  CHECK(outlets.front(proc) == nullptr);
+  CHECK_FALSE(outlets.front().has_value());
   outlets.open(kProc);
-  Frame* const frame = outlets.front(proc);
-  REQUIRE(frame != nullptr);
-  CHECK(proc == kProc);
-  CHECK(bodies_of(*frame) == std::vector<std::string>{"a", "b"});
+  const auto front = outlets.front();
+  REQUIRE(front.has_value());
+  CHECK(front->proc == kProc);
+  CHECK(*front->sent == 0);
+  CHECK(bodies_of(*front->frame) == std::vector<std::string>{"a", "b"});
   // What comes while it leaves is another frame.
   CHECK(outlets.send(kProc, "d"));
   outlets.pop(kProc);
   CHECK(outlets.count() == 1);
   outlets.set_blocked(kProc, true);
-  CHECK(outlets.front(proc) == nullptr);
+  CHECK_FALSE(outlets.front().has_value());
   outlets.set_blocked(kProc, false);
-  CHECK(bodies_of(*outlets.front(proc)) == std::vector<std::string>{"d"});
+  CHECK(bodies_of(*outlets.front()->frame) == std::vector<std::string>{"d"});
   outlets.pop(kProc);
   CHECK(outlets.bytes() == 0);
 }
@@ -99,6 +99,53 @@ TEST_CASE("direct_outlets: what waits goes through the broker, behind what waits
   CHECK(bodies ==
         std::vector<std::string>{"before", "0", "1", "2", "3", "4", "5", "6", "7", "8", "9"});
   CHECK(outbox.empty());
+}
+
+TEST_CASE("direct_outlets: nothing overtakes what leaves from where it lies, until it is kept") {
+  for (const bool is_closed : {false, true}) {
+    CAPTURE(is_closed);
+    Outlets outlets;
+    Outbox outbox({.bytes = 1 << 20, .count = 4});
+    outlets.hold(kProc);
+    outlets.open(kProc);
+    std::string body(50'000, 'x');
+    FrameWriter writer(wire::Lane::data);
+    writer.add_detached(message_to(kProc),
+                        MessagePart(body.data(), body.size(), [](void*, void*) {}, nullptr));
+    auto* const outlet = outlets.find_used(kProc);
+    REQUIRE(outlet != nullptr);
+    outlet->leaving.emplace(DirectOutlets::Leaving{5, writer.finish(), 4096});
+    CHECK_FALSE(outlet->is_free());
+    CHECK(outlets.find_leaving(kProc, 5) != nullptr);
+    CHECK(outlets.find_leaving(kProc, 6) == nullptr);
+    CHECK(outlets.send(kProc, "after"));
+    CHECK_FALSE(outlets.front().has_value());
+    // Its sender does not wait any more, or it has to go through the broker.
+    if (is_closed) {
+      outlets.close(kProc, outbox);
+    } else {
+      outlets.keep_leaving(*outlet);
+    }
+    CHECK(outlets.find_leaving(kProc, 5) == nullptr);
+    body.assign(body.size(), '?');
+    std::vector<std::string> bodies;
+    if (is_closed) {
+      outbox.drain([&](const wire::Envelope&, Bytes one) { bodies.emplace_back(one); });
+    } else {
+      CHECK(outlets.count() == 2);
+      const auto front = outlets.front();
+      REQUIRE(front.has_value());
+      CHECK(*front->sent == 4096);
+      bodies = bodies_of(*front->frame);
+      outlets.pop(kProc);
+      bodies.push_back(bodies_of(*outlets.front()->frame).at(0));
+      CHECK(*outlets.front()->sent == 0);
+      outlets.pop(kProc);
+    }
+    CHECK((bodies == std::vector<std::string>{std::string(50'000, 'x'), "after"}));
+    CHECK(outlets.count() == 0);
+    CHECK(outlets.bytes() == 0);
+  }
 }
 
 TEST_CASE("direct_outlets: a path that does not do is tried less and less often") {
@@ -124,13 +171,12 @@ TEST_CASE("direct_outlets: a path that has carried many messages is tried again 
   const auto carry = [&](std::uint32_t messages) {
     outlets.hold(kProc);
     outlets.open(kProc);
-    std::uint64_t proc = 0;
     for (std::uint32_t i = 0; i < messages; ++i) {
       auto* const outlet = outlets.outlet_for(message_to(kProc));
       REQUIRE(outlet != nullptr);
       outlets.push(*outlet, message_to(kProc), "x", nullptr);
-      REQUIRE(outlets.front(proc) != nullptr);
-      outlets.pop(proc);
+      REQUIRE(outlets.front().has_value());
+      outlets.pop(kProc);
     }
     outlets.put_off(kProc, outbox);
   };

@@ -5,7 +5,9 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <thread>
@@ -30,6 +32,13 @@ Frame frame_of(const std::vector<std::string>& bodies) {
   return writer.finish();
 }
 
+/// All of a frame.
+template <typename Sender>
+DirectSocket::Outcome send_all(Sender& sender, const Frame& frame) {
+  std::size_t sent = 0;
+  return sender.send(frame, sent);
+}
+
 /// A path in this process, and the other end of its socket.
 struct OnePath {
   OnePath() {
@@ -46,7 +55,8 @@ struct OnePath {
       received.emplace_back(message.body);
     };
     events.on_room = [this](DirectPath& roomy) {
-      if (roomy.send(frame_of({std::string(30'000, 'x')})) == DirectSocket::Outcome::done) ++rooms;
+      if (send_all(roomy, frame_of({std::string(30'000, 'x')})) == DirectSocket::Outcome::done)
+        ++rooms;
     };
     events.on_blocked = [this](DirectPath&) { ++blocked; };
     events.on_ended = [this](DirectPath& ended_path) {
@@ -81,11 +91,11 @@ TEST_CASE("direct_path: frames come whole, under the name that the broker gave, 
   {
     DirectSocket other = one.other_end();
     const std::vector<std::string> bodies{"a", std::string(5000, 'b'), std::string(90'000, 'c')};
-    CHECK(other.send(frame_of(bodies)) == DirectSocket::Outcome::done);
-    CHECK(other.send(frame_of({"d"})) == DirectSocket::Outcome::done);
+    CHECK(send_all(other, frame_of(bodies)) == DirectSocket::Outcome::done);
+    CHECK(send_all(other, frame_of({"d"})) == DirectSocket::Outcome::done);
     one.turn();
     CHECK(one.received == std::vector<std::string>{bodies[0], bodies[1], bodies[2], "d"});
-    CHECK(other.send(frame_of({"e"})) == DirectSocket::Outcome::done);
+    CHECK(send_all(other, frame_of({"e"})) == DirectSocket::Outcome::done);
     CHECK(one.ended == 0);
   }
   one.turn();
@@ -99,14 +109,90 @@ TEST_CASE("direct_path: what is no frame ends it") {
                                          std::string(48, '\0'),
                                          std::string(48, '\xff'),
                                          std::string(150'000, 'x'),
-                                         std::string(DirectSocket::kMostBytes, 'x'),
-                                         std::string(DirectSocket::kMostBytes + 1, 'x')};
+                                         std::string(DirectSocket::kPacket + 40, 'x'),
+                                         std::string(DirectSocket::kPacket + 41, 'x')};
   for (const auto& packet : packets) {
     CAPTURE(packet.size());
     OnePath one;
     REQUIRE(::send(one.other.get(), packet.data(), packet.size(), MSG_DONTWAIT) >= 0);
     one.turn();
     CHECK(one.received.empty());
+    CHECK(one.ended == 1);
+  }
+}
+
+TEST_CASE("direct_path: a frame that is larger than a packet comes whole, or not at all") {
+  OnePath one;
+  constexpr int kFewBytes = 128 * 1024;
+  ::setsockopt(one.other.get(), SOL_SOCKET, SO_SNDBUF, &kFewBytes, sizeof kFewBytes);
+  DirectSocket other = one.other_end();
+  const auto large = [](std::size_t size) {
+    std::string body(size, '\0');
+    for (std::size_t i = 0; i < size; ++i) body[i] = static_cast<char>(i * 31 + i / 251);
+    return body;
+  };
+  // Larger and smaller than the one before, and two that have several parts.
+  const std::vector<std::vector<std::string>> frames = {
+      {large(1'000'000)},   {large(100'000), "a", large(200'000)}, {"b"}, {large(20'000)},
+      {large(1024 * 1024)}, {large(50'000), large(40'000)}};
+  for (const auto& bodies : frames) {
+    one.received.clear();
+    const Frame frame = frame_of(bodies);
+    std::size_t sent = 0;
+    while (other.send(frame, sent) == DirectSocket::Outcome::not_now) {
+      REQUIRE(sent > 0);
+      one.turn();
+    }
+    one.turn();
+    CHECK((one.received == bodies));
+  }
+  // One that is given up on the way is not seen; what follows is.
+  one.received.clear();
+  std::size_t sent = 0;
+  REQUIRE(other.send(frame_of({large(1'000'000)}), sent) == DirectSocket::Outcome::not_now);
+  one.turn();
+  REQUIRE(send_all(other, frame_of({"c", large(90'000)})) == DirectSocket::Outcome::done);
+  one.turn();
+  CHECK((one.received == std::vector<std::string>{"c", large(90'000)}));
+  CHECK(one.ended == 0);
+}
+
+TEST_CASE("direct_path: a packet that does not go on with its frame ends it") {
+  struct Prefix {
+    std::uint32_t count = 1;
+    std::array<std::uint32_t, DirectSocket::kMostParts> sizes{};
+    std::uint32_t from = 0;
+  };
+  constexpr auto kPacket = static_cast<std::uint32_t>(DirectSocket::kPacket);
+  const auto packet = [](const Prefix& prefix, std::size_t size) {
+    std::string text(reinterpret_cast<const char*>(&prefix), sizeof prefix);
+    return text + std::string(size, '\0');
+  };
+  const Prefix whole{1, {3 * kPacket}, 0};
+  const std::vector<std::pair<Prefix, std::uint32_t>> seconds = {
+      {{1, {3 * kPacket}, 2 * kPacket}, kPacket},      // one is left out
+      {{1, {3 * kPacket}, kPacket - 1}, kPacket},      // and overlaps
+      {{1, {3 * kPacket}, kPacket}, kPacket - 1},      // it has not all that it could have
+      {{1, {2 * kPacket}, kPacket}, kPacket},          // of another frame
+      {{2, {kPacket, 2 * kPacket}, kPacket}, kPacket}  // the same
+  };
+  for (const auto& [second, size] : seconds) {
+    CAPTURE(second.from);
+    OnePath one;
+    for (const auto& text : {packet(whole, kPacket), packet(second, size)})
+      REQUIRE(::send(one.other.get(), text.data(), text.size(), MSG_DONTWAIT) > 0);
+    one.turn();
+    CHECK(one.ended == 1);
+    CHECK(one.received.empty());
+  }
+  // None that begins in the middle, or would be larger than any.
+  for (const Prefix& first :
+       {Prefix{1, {3 * kPacket}, kPacket}, Prefix{2, {UINT32_MAX, UINT32_MAX}, 0},
+        Prefix{1, {static_cast<std::uint32_t>(DirectSocket::kMostBytes) + 1}, 0}}) {
+    OnePath one;
+    const auto text = packet(first, kPacket);
+    REQUIRE(::send(one.other.get(), text.data(), text.size(), MSG_DONTWAIT) > 0);
+    one.turn();
     CHECK(one.ended == 1);
   }
 }
@@ -120,7 +206,7 @@ TEST_CASE("direct_path: casts and questions do not come by it") {
     envelope.mutate_kind(is_cast ? wire::Kind::message : wire::Kind::control);
     envelope.mutate_flags(is_cast ? kFlagCast : 0);
     writer.add(envelope, "x");
-    REQUIRE(other.send(writer.finish()) == DirectSocket::Outcome::done);
+    REQUIRE(send_all(other, writer.finish()) == DirectSocket::Outcome::done);
     one.turn();
     CHECK(one.received.empty());
     CHECK(one.ended == 1);
@@ -132,7 +218,7 @@ TEST_CASE("direct_path: one that takes nothing says so in time, and when it take
   DirectSocket other = one.other_end();
   const auto fill = [&] {
     int sent = 0;
-    while (one.path->send(frame_of({std::string(30'000, 'x')})) == DirectSocket::Outcome::done)
+    while (send_all(*one.path, frame_of({std::string(30'000, 'x')})) == DirectSocket::Outcome::done)
       ++sent;
     return sent;
   };
@@ -155,17 +241,17 @@ TEST_CASE("direct_path: while it is held, what comes stays in the socket") {
   OnePath one;
   DirectSocket other = one.other_end();
   one.path->hold(true);
-  REQUIRE(other.send(frame_of({"a"})) == DirectSocket::Outcome::done);
+  REQUIRE(send_all(other, frame_of({"a"})) == DirectSocket::Outcome::done);
   one.turn();
   CHECK(one.received.empty());
   one.path->hold(false);
   one.turn();
   CHECK(one.received == std::vector<std::string>{"a"});
   one.path->hold(true);
-  REQUIRE(other.send(frame_of({"b"})) == DirectSocket::Outcome::done);
+  REQUIRE(send_all(other, frame_of({"b"})) == DirectSocket::Outcome::done);
   one.path->end();
   CHECK(one.received == std::vector<std::string>{"a", "b"});
-  CHECK(other.send(frame_of({"c"})) == DirectSocket::Outcome::ended);
+  CHECK(send_all(other, frame_of({"c"})) == DirectSocket::Outcome::ended);
 }
 
 TEST_CASE(
@@ -176,7 +262,7 @@ TEST_CASE(
   std::atomic<std::size_t> sent{0};
   std::thread sender([&] {
     while (!is_over) {
-      if (other.send(frame_of({std::to_string(sent)})) == DirectSocket::Outcome::done) ++sent;
+      if (send_all(other, frame_of({std::to_string(sent)})) == DirectSocket::Outcome::done) ++sent;
     }
   });
   std::size_t received = 0;
@@ -202,24 +288,36 @@ TEST_CASE("direct_path: only such a socket is taken for one") {
   CHECK_FALSE(DirectSocket::adopt(UniqueFd()).has_value());
 }
 
+TEST_CASE("direct_path: a receiver looks again for a moment after something large only") {
+  DirectPace pace(/*may_linger=*/true);
+  CHECK_FALSE(pace.lingers(/*has_large=*/false));
+  CHECK(pace.lingers(/*has_large=*/true));
+  const auto begin = Reactor::Clock::now();
+  while (pace.lingers(/*has_large=*/false)) REQUIRE(Reactor::Clock::now() < begin + 10s);
+  CHECK_FALSE(pace.lingers(/*has_large=*/false));
+  CHECK(pace.lingers(/*has_large=*/true));
+  DirectPace never(/*may_linger=*/false);
+  CHECK_FALSE(never.lingers(/*has_large=*/true));
+}
+
 TEST_CASE("direct_path: a program that has enough to do is given no more, unless it is stuck") {
   OnePath one;
   DirectSocket other = one.other_end();
-  one.backlog = DirectPath::kMostBacklog + 3;
-  REQUIRE(other.send(frame_of({"a"})) == DirectSocket::Outcome::done);
+  one.backlog = DirectPace::kMostBacklog + 3;
+  REQUIRE(send_all(other, frame_of({"a"})) == DirectSocket::Outcome::done);
   // It gets on.
   for (int i = 0; i < 3; ++i) {
-    one.turn(DirectPath::kStuck - 2ms);
+    one.turn(DirectPace::kStuck - 2ms);
     CHECK(one.received.empty());
     --one.backlog;
     one.turn(1ms);
   }
   CHECK(one.received == std::vector<std::string>{"a"});
   // It takes nothing.
-  one.backlog = DirectPath::kMostBacklog + 1;
-  REQUIRE(other.send(frame_of({"b"})) == DirectSocket::Outcome::done);
+  one.backlog = DirectPace::kMostBacklog + 1;
+  REQUIRE(send_all(other, frame_of({"b"})) == DirectSocket::Outcome::done);
   one.turn(DirectPath::kPause);
   CHECK(one.received.size() == 1);
-  one.turn(DirectPath::kStuck);
+  one.turn(DirectPace::kStuck);
   CHECK(one.received == std::vector<std::string>{"a", "b"});
 }

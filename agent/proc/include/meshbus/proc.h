@@ -329,9 +329,9 @@ class Proc {
 
   /// Sends a message that nobody answers. Messages from here to one receiver arrive in the order in
   /// which they were sent. When more is waiting to leave than the queue holds (16 MiB or 16,384
-  /// messages), waits for room, `patience` at most. A body of 32 to 96 KiB to a proc of the same
-  /// host that reads slowly waits up to 20 ms of that first. A body above 1 MiB goes before its
-  /// message: this waits until the receiver has it, `patience` at most (then fate_unknown;
+  /// messages), waits for room, `patience` at most. A body of 32 KiB and more to a proc of the
+  /// same host that reads slowly waits up to 20 ms of that first. A body above 1 MiB goes before
+  /// its message: this waits until the receiver has it, `patience` at most (then fate_unknown;
   /// would_block where call() says it). Errors: out_of_range, too_large, queue_full, refused. What
   /// happens to the message later is told by ProcProgram::on_undelivered.
   Result<void> send(std::uint64_t rank, std::uint32_t port, const BodyParts& body,
