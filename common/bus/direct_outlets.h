@@ -47,7 +47,7 @@ class DirectOutlets {
     std::uint64_t carried = 0;
     /// Messages since it was closed; see kEnough.
     std::uint32_t count_closed = 0;
-    /// Before all that waits.
+    /// It leaves before all that waits.
     std::optional<Leaving> leaving;
     FrameWriter open{wire::Lane::data};
     std::deque<Frame> frames;

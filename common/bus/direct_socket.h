@@ -71,7 +71,7 @@ class DirectSocket {
     char* data = nullptr;
     std::size_t size = 0;
   };
-  /// Precedes what each packet has.
+  /// Stands before the bytes of each packet.
   struct Prefix {
     std::uint32_t count = 0;
     /// The sizes of all parts of the frame.
