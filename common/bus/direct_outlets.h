@@ -107,7 +107,7 @@ class DirectOutlets {
   /// The proc has no path any more.
   void forget(std::uint64_t proc, Outbox& outbox);
 
-  /// A frame that is to leave next, whose, and how much of it has left.
+  /// The frame that leaves next, the proc that it is for, and how much of it has left.
   struct Front {
     std::uint64_t proc = 0;
     Frame* frame = nullptr;

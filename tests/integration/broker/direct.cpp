@@ -175,7 +175,7 @@ TEST_CASE("direct paths: what is larger than the socket leaves in pieces, or is 
     REQUIRE(sent.begun != 0);
   };
   begin();
-  // What is sent meanwhile does not overtake it.
+  // A message that is sent meanwhile does not overtake it.
   REQUIRE(bus.send(to, 1, std::to_string(count++)).has_value());
   bus.flush();
   REQUIRE(pair.host.loop.until([&] {
