@@ -129,6 +129,10 @@ class Broker::Impl {
   bool has_agent() const { return router_->routes().find(host_service(host()).key()) != nullptr; }
   Counters counters() const { return report_->counters(); }
   std::size_t held() const { return report_->held(); }
+  void forget_old() {
+    links_->forget_refused();
+    router_->routes().forget_guests();
+  }
 
  private:
   Result<void> open_keys(const BrokerOptions& options);
@@ -233,7 +237,7 @@ Listener::Events Broker::Impl::listener_events() {
     return keys_->judge(key, address, may_wait);
   };
   events.on_ended = [this](ConnectionId connection, int descriptor, const std::string& why) {
-    handshake_->on_done(descriptor);
+    handshake_->on_done(connection, descriptor);
     if (Peer* peer = connections_.find(connection)) registry_->end(*peer, why);
   };
   events.on_writable = [this](ConnectionId connection) {
@@ -327,7 +331,7 @@ void Broker::Impl::on_frame(ConnectionId from, std::vector<MessagePart>& parts) 
   if (Peer* peer = connections_.find(from)) return intake_->on_frame(*peer, parts);
   auto admitted = handshake_->on_frame(from, parts);
   if (!admitted) return;
-  handshake_->on_done(admitted->connection.descriptor);
+  handshake_->on_done(from, admitted->connection.descriptor);
   Peer& peer = registry_->add(*admitted);
   intake_->read(peer, admitted->rest);
 }
@@ -442,6 +446,9 @@ Counters Broker::counters() const {
 }
 std::size_t Broker::held() const {
   return impl_->held();
+}
+void Broker::forget_old() {
+  impl_->forget_old();
 }
 void Broker::stop(const std::string& reason) {
   impl_->stop(reason);

@@ -103,6 +103,9 @@ class Broker {
   Counters counters() const;
   /// Messages that are queued here at this moment.
   std::size_t held() const;
+  /// Forgets what is remembered only to explain things: introductions that were refused, and the
+  /// launchers of observers and clients, that had been refused or had left by the last call.
+  void forget_old();
 
   /// Says Bye to all peers and sends what is queued as far as it goes at once. Destroying it
   /// afterwards lets that leave, in 200 ms at most.

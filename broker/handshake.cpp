@@ -12,7 +12,6 @@
 namespace meshbus {
 namespace {
 
-constexpr std::size_t kRefusedPeersRemembered = 32768;
 constexpr std::chrono::milliseconds kTimeoutsLook{250};
 
 }  // namespace
@@ -30,8 +29,7 @@ Handshake::Handshake(Reactor& reactor, Listener& listener, ConnectionTable& conn
       monitor_(monitor),
       audit_(audit),
       admission_(options.admission, std::move(options.tokens)),
-      timeouts_(options.limits),
-      refused_(kRefusedPeersRemembered) {
+      timeouts_(options.limits) {
   if (keys_ != nullptr)
     joining_.emplace(*keys_, router_.own().address(), std::move(options.admission.protocol));
 }
@@ -147,7 +145,7 @@ void Handshake::join(const PendingConnection& connection, TokenRecord token,
   Frame frame = writer.finish();
   listener_.send(connection.id, frame);
   // It is no peer, and has nothing more to say.
-  refused_.add(connection.id, 0);
+  refused_.insert(connection.id);
 }
 
 void Handshake::refuse(const PendingConnection& connection, const Error& error) {
@@ -155,7 +153,7 @@ void Handshake::refuse(const PendingConnection& connection, const Error& error) 
   audit(connection.credentials, "connect", {}, "refused: " + error.detail());
   limited_log_.warn("a peer is refused: " + cut_text(error.to_string()));
   if (monitor_ != nullptr) monitor_->peer_refused(error);
-  refused_.add(connection.id, 0);
+  refused_.insert(connection.id);
   timeouts_.refused(connection.descriptor, reactor_.now());
   wire::RefusalT refusal;
   refusal.code = to_wire(error.code());

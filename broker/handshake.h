@@ -5,13 +5,13 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "broker/access/admission.h"
 #include "broker/access/handshake_timeouts.h"
 #include "broker/access/host_joining.h"
 #include "broker/access/key_service.h"
-#include "broker/access/recent_set.h"
 #include "broker/links/link_table.h"
 #include "broker/observe/audit_trail.h"
 #include "broker/observe/counters.h"
@@ -64,7 +64,10 @@ class Handshake {
   std::optional<Admitted> on_frame(ConnectionId from, std::vector<MessagePart>& parts);
   void on_opened(int descriptor);
   /// The connection has ended, or has registered.
-  void on_done(int descriptor) { timeouts_.done(descriptor); }
+  void on_done(ConnectionId connection, int descriptor) {
+    refused_.erase(connection);
+    timeouts_.done(descriptor);
+  }
 
  private:
   /// The Hello of a frame, decoded. Nothing when the frame is something else, which is counted.
@@ -99,8 +102,8 @@ class Handshake {
   Admission admission_;
   std::optional<HostJoining> joining_;
   HandshakeTimeouts timeouts_;
-  /// Connections that were refused are ignored as long as they are remembered.
-  RecentSet<ConnectionId, char> refused_;
+  /// Connections that were refused: what else they send until they end is ignored.
+  std::unordered_set<ConnectionId> refused_;
   Reactor::TimerId timer_ = 0;
   log::Limited limited_log_{10};
 };

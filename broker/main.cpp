@@ -26,6 +26,7 @@
 #include "agent/os/warden_end.h"
 #include "broker/broker.h"
 #include "broker/lifeline.h"
+#include "broker/memory_trimmer.h"
 #include "broker/transport/kept_listeners.h"
 #include "common/base/exit_codes.h"
 #include "common/base/find_user.h"
@@ -283,6 +284,7 @@ int serve(const Flags& flags) {
     std::printf("%s\n", ready.c_str());
     std::fflush(stdout);
   }
+  const MemoryTrimmer trimmer(reactor, [&] { (*broker)->forget_old(); });
   reactor.run();
   (*broker)->stop(reason);
   broker->reset();

@@ -14,7 +14,7 @@ constexpr std::chrono::milliseconds kLookAgain{1000};
 /// for more than a part of the time.
 constexpr std::chrono::milliseconds kLookForUnknown{100};
 constexpr int kLookShare = 50;
-constexpr std::size_t kRefusedKeysRemembered = 32768;
+constexpr std::size_t kRefusedKeysRemembered = 4096;
 
 }  // namespace
 
@@ -73,7 +73,7 @@ std::optional<KeyVerdict> KeyService::judge(std::string_view key, std::string_vi
     look_soon();
     return std::nullopt;
   }
-  const std::string pair = std::string(address) + " " + std::string(key);
+  const auto pair = std::hash<std::string>()(std::string(address) + " " + std::string(key));
   const bool is_new = !refused_.contains(pair);
   if (is_new) refused_.add(pair, 0);
   on_refused_(key, address, is_new);
@@ -103,7 +103,7 @@ void KeyService::refresh() {
   look_due_ = end + std::max<Reactor::Duration>(kLookForUnknown, kLookShare * (end - begin));
   if (!has_changed) return;
   changes_.has_ring_changed = true;
-  refused_ = RecentSet<std::string, char>(kRefusedKeysRemembered);
+  refused_.clear();
 }
 
 void KeyService::look_for_tokens() {

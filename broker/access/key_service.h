@@ -81,8 +81,8 @@ class KeyService {
   Reactor::TimerId timer_ = 0;
   /// For a key that is not known, and may have come a moment ago.
   Reactor::TimerId unknown_timer_ = 0;
-  /// Keys and addresses whose refusal was told.
-  RecentSet<std::string, char> refused_;
+  /// Keys, each with an address, whose refusal was told: hashes of them.
+  RecentSet<std::size_t, char> refused_;
 };
 
 /// Whether that holder may still be what it was admitted as. A key may be that of more than one

@@ -98,6 +98,8 @@ class LinkTable {
   wire::Role ceiling(std::uint64_t host) const;
   /// Remembers why that host was not introduced, for those that send to it all the same.
   void refuse(std::uint64_t host, const Error& error) { refused_.add(host, error); }
+  /// Forgets what was refused by the last call.
+  void forget_refused() { refused_.forget_older(); }
   /// Or null.
   const Error* find_refusal(std::uint64_t host) const { return refused_.find(host); }
 

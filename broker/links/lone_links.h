@@ -1,9 +1,6 @@
 #pragma once
 
-#include <malloc.h>
-
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -52,21 +49,14 @@ class LoneLinks {
   }
 
  private:
-  /// A look that forgets this many gives their memory back to the system.
-  static constexpr std::size_t kMany = 256;
-
   /// Forgets those that were idle the last time, and have been since.
   void look() {
-    std::size_t count = 0;
     for (const auto key : std::exchange(quiet_, {})) {
-      if (!may_forget_(key)) continue;
-      forget_(key);
-      ++count;
+      if (may_forget_(key)) forget_(key);
     }
     for (const auto& [key, principal] : owners_) {
       if (may_forget_(key)) quiet_.insert(key);
     }
-    if (count >= kMany) ::malloc_trim(0);
     timer_ = owners_.empty() ? 0 : reactor_.after(after_, [this] { look(); });
   }
 

@@ -74,9 +74,11 @@ void AuditTrail::on_control(const AuditedPrincipal& from, const std::string& to,
                             const wire::Envelope& envelope, Bytes body) {
   const auto message = ControlMessage::decode(body);
   if (!message || message->head().is_answer) return;
+  const bool is_limited = from.role < wire::Role::operate;
   auto request = audited_request(*message);
+  if (!request && is_limited) request = attempted_request(*message);
   if (!request) return;
-  if (from.role < wire::Role::operate && !may_write(requests_, from.by, request->verb)) return;
+  if (is_limited && !may_write(requests_, from.by, request->verb)) return;
   Entry entry{from, std::move(*request), to, unix_ns(), now_()};
   // Over a link only the key of the requester is proven.
   if (entry.principal.peer.empty() && !entry.request.claimed_peer.empty()) {

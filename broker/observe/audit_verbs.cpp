@@ -159,6 +159,18 @@ AuditedRequest audited(const wire::Exit&) {
   return {"exit process", {}, {}, {}, {}};
 }
 
+AuditedRequest audited(const wire::WriteInput& write) {
+  return {"write input", short_of(write.mesh()), {{write.rank(), write.rank() + 1}}, {}, {}};
+}
+AuditedRequest audited(const wire::RenewLease& renew) {
+  const auto* const meshes = renew.meshes();
+  return {
+      "renew lease", meshes->size() == 0 ? std::string() : short_of(meshes->Get(0)), {}, {}, {}};
+}
+AuditedRequest audited(const wire::GetFreePort&) {
+  return {"take port", {}, {}, {}, {}};
+}
+
 template <typename Message>
 bool take(const ControlMessage& message, std::optional<AuditedRequest>& request) {
   const auto* body = message.body_as<Message>();
@@ -185,6 +197,10 @@ std::optional<AuditedRequest> audited_request(const ControlMessage& message) {
                   wire::HandOver, wire::RestartProcs, wire::OfferMesh, wire::StopAndExit,
                   wire::Exit, wire::StartChaos, wire::ResizeMesh, wire::ClaimTerm,
                   wire::UpgradeHost, wire::OrderResize>(message);
+}
+
+std::optional<AuditedRequest> attempted_request(const ControlMessage& message) {
+  return first_of<wire::WriteInput, wire::RenewLease, wire::GetFreePort>(message);
 }
 
 }  // namespace meshbus

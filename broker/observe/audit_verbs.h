@@ -31,4 +31,8 @@ struct AuditedRequest {
 /// leases, heartbeats). Pure.
 std::optional<AuditedRequest> audited_request(const ControlMessage& message);
 
+/// What goes with every job, and is worth a line only when a requester asks for it without the
+/// right to do so. Pure.
+std::optional<AuditedRequest> attempted_request(const ControlMessage& message);
+
 }  // namespace meshbus

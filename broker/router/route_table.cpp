@@ -21,7 +21,7 @@ Result<void> RouteTable::may_add(const Identity& identity) const {
                 "a later incarnation of " + identity.text + " has registered; this one is over");
   const auto found = peers_.find(identity.key);
   if (found == peers_.end()) {
-    const Gone* gone = gone_.find(identity.key);
+    const Gone* gone = recall(identity.key);
     if (gone != nullptr && gone->text != identity.text)
       return fail(
           ErrorCode::identity_mismatch,
@@ -62,6 +62,7 @@ Peer* RouteTable::add(Peer& peer) {
   last_ = nullptr;
   const auto [at, is_new] = peers_.try_emplace(peer.identity.key, &peer);
   gone_.erase(peer.identity.key);
+  gone_guests_.erase(peer.identity.key);
   if (is_new) return nullptr;
   Peer* replaced = std::exchange(at->second, &peer);
   if (replaced->identity.incarnation != peer.identity.incarnation)
@@ -74,7 +75,10 @@ void RouteTable::remove(const Peer& peer) {
   const auto found = peers_.find(peer.identity.key);
   if (found == peers_.end() || found->second != &peer) return;
   peers_.erase(found);
-  gone_.add(peer.identity.key, {peer.identity.text, peer.identity.user});
+  const Identity& identity = peer.identity;
+  const bool is_guest =
+      identity.kind == wire::PeerKind::launcher && identity.role < wire::Role::operate;
+  (is_guest ? gone_guests_ : gone_).add(identity.key, {identity.text, identity.user});
 }
 
 }  // namespace meshbus

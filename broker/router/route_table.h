@@ -18,9 +18,9 @@ namespace meshbus {
 class RouteTable {
  public:
   /// `gone_limit`: how many procs that left are remembered, and how many incarnations that
-  /// were superseded.
-  explicit RouteTable(std::size_t gone_limit = 16384)
-      : gone_(gone_limit), superseded_(gone_limit) {}
+  /// were superseded. `gone_guests_limit`: how many launchers of observers and clients.
+  explicit RouteTable(std::size_t gone_limit = 16384, std::size_t gone_guests_limit = 1024)
+      : gone_(gone_limit), gone_guests_(gone_guests_limit), superseded_(gone_limit) {}
 
   /// Whether such a peer may come in, next to or instead of the one that is there. Errors:
   /// identity_mismatch (its key belongs to another text, the name is in use, or a later incarnation
@@ -45,9 +45,11 @@ class RouteTable {
   bool has(std::uint64_t proc) const { return peers_.contains(proc); }
   /// The text of a proc that was here and left not long ago, or null.
   const std::string* find_gone(std::uint64_t proc) const {
-    const Gone* gone = gone_.find(proc);
+    const Gone* gone = recall(proc);
     return gone == nullptr ? nullptr : &gone->text;
   }
+  /// Forgets the launchers of observers and clients that had left by the last call.
+  void forget_guests() { gone_guests_.forget_older(); }
   std::size_t size() const noexcept { return peers_.size(); }
 
  private:
@@ -66,11 +68,20 @@ class RouteTable {
     }
   };
 
+  /// Or null.
+  const Gone* recall(std::uint64_t proc) const {
+    const Gone* gone = gone_.find(proc);
+    return gone != nullptr ? gone : gone_guests_.find(proc);
+  }
+
   std::unordered_map<std::uint64_t, Peer*> peers_;
   /// What find() found last; null after every change.
   mutable std::uint64_t last_proc_ = 0;
   mutable Peer* last_ = nullptr;
   RecentSet<std::uint64_t, Gone> gone_;
+  /// Launchers of observers and clients, which come and go as often as they like, and displace no
+  /// others here.
+  RecentSet<std::uint64_t, Gone> gone_guests_;
   /// Incarnations that a later one of the same proc replaced: they must not come back.
   RecentSet<Incarnation, char, IncarnationHash> superseded_;
 };

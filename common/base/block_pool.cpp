@@ -32,10 +32,7 @@ class Pool {
   char* take(std::size_t at) {
     const std::lock_guard lock(mutex_);
     if (blocks_[at].empty()) return nullptr;
-    char* block = blocks_[at].back();
-    blocks_[at].pop_back();
-    kept_ -= kSizes[at];
-    return block;
+    return pop(at);
   }
   /// False when there are enough.
   bool give_back(char* block, std::size_t at) noexcept {
@@ -43,9 +40,7 @@ class Pool {
     // Blocks of other sizes may be of no use any more.
     for (std::size_t other = kSizes.size(); other-- > 0;) {
       while (other != at && kept_ + kSizes[at] > BlockPool::kKept && !blocks_[other].empty()) {
-        std::free(blocks_[other].back());
-        blocks_[other].pop_back();
-        kept_ -= kSizes[other];
+        std::free(pop(other));
       }
     }
     if (kept_ + kSizes[at] > BlockPool::kKept) return false;
@@ -53,8 +48,27 @@ class Pool {
     blocks_[at].push_back(block);
     return true;
   }
+  void free_unused() noexcept {
+    const std::lock_guard lock(mutex_);
+    for (std::size_t at = 0; at < kSizes.size(); ++at) {
+      for (std::size_t left = unused_[at]; left > 0; --left) std::free(pop(at));
+      unused_[at] = blocks_[at].size();
+    }
+  }
+  std::size_t kept() noexcept {
+    const std::lock_guard lock(mutex_);
+    return kept_;
+  }
 
  private:
+  char* pop(std::size_t at) noexcept {
+    char* block = blocks_[at].back();
+    blocks_[at].pop_back();
+    unused_[at] = std::min(unused_[at], blocks_[at].size());
+    kept_ -= kSizes[at];
+    return block;
+  }
+
   Pool() {
     for (std::size_t at = 0; at < kSizes.size(); ++at)
       blocks_[at].reserve(BlockPool::kKept / kSizes[at]);
@@ -62,6 +76,8 @@ class Pool {
   std::mutex mutex_;
   std::array<std::vector<char*>, kSizes.size()> blocks_;  // guarded by mutex_
   std::size_t kept_ = 0;                                  // guarded by mutex_
+  /// The fewest blocks that have waited here since the last free_unused(). Guarded by mutex_.
+  std::array<std::size_t, kSizes.size()> unused_{};
 };
 
 /// kSizes.size() when there is none.
@@ -92,6 +108,14 @@ void BlockPool::give_back(char* block, std::size_t size) noexcept {
   if (block == nullptr) return;
   const std::size_t at = place_of(size);
   if (at == kSizes.size() || !Pool::one().give_back(block, at)) std::free(block);
+}
+
+void BlockPool::free_unused() noexcept {
+  Pool::one().free_unused();
+}
+
+std::size_t BlockPool::kept() noexcept {
+  return Pool::one().kept();
 }
 
 SharedBody BlockPool::copy(std::string_view bytes) {

@@ -22,6 +22,10 @@ class BlockPool {
   /// `size` is one of size_for(). Throws std::bad_alloc.
   static char* take(std::size_t size);
   static void give_back(char* block, std::size_t size) noexcept;
+  /// Frees the blocks that nobody has needed since the last call.
+  static void free_unused() noexcept;
+  /// Bytes that wait to be used again.
+  static std::size_t kept() noexcept;
 
   /// A message part of that size in such a block, its bytes not initialised; a small one in memory
   /// of its own.

@@ -162,6 +162,35 @@ TEST_CASE("audit_trail: what only reads, and what goes with every job, is left o
   CHECK(written.lines().empty());
 }
 
+TEST_CASE("audit_trail: what goes with every job is a line when somebody asks who may not") {
+  WrittenTrail written;
+  auto who = operator_alice();
+  who.by = "observer olga";
+  who.role = wire::Role::observe;
+  const auto ask = [&](std::uint64_t id, auto request) {
+    written.trail.on_control(who, "", sent_by(who.peer),
+                             encode_control({.id = id}, std::move(request)));
+    written.trail.on_answer(answer_to(who.peer), refusal_of(id, "no"));
+  };
+  ask(1, wire::GetFreePortT());
+  wire::RenewLeaseT renew;
+  renew.meshes = {"train-13Se1Maqzryj", "other-13Se1Maqzryj"};
+  ask(2, std::move(renew));
+  wire::WriteInputT write;
+  write.mesh = "train-13Se1Maqzryj";
+  write.rank = 3;
+  ask(3, std::move(write));
+  const auto lines = written.lines();
+  REQUIRE(lines.size() == 3);
+  CHECK(lines[0].at("verb") == "take port");
+  CHECK(lines[0].at("by") == "observer olga");
+  CHECK(lines[0].at("outcome") == "refused: no");
+  CHECK(lines[1].at("verb") == "renew lease");
+  CHECK(lines[1].at("mesh") == "train-13Se1Maqzryj");
+  CHECK(lines[2].at("verb") == "write input");
+  CHECK(lines[2].at("ranks") == "3");
+}
+
 TEST_CASE("audit_trail: refusals, requests without an answer, and those for other hosts") {
   WrittenTrail written;
   const auto who = operator_alice();

@@ -148,6 +148,54 @@ TEST_CASE("route_table: the memory of those who left is bounded") {
   CHECK(table.find_gone(5) != nullptr);
 }
 
+TEST_CASE("route_table: launchers of observers and clients displace nobody who left") {
+  RouteTable table(/*gone_limit=*/2, /*gone_guests_limit=*/2);
+  std::vector<std::unique_ptr<Peer>> peers;
+  const auto come_and_leave = [&](std::string text, std::uint64_t key, wire::PeerKind kind,
+                                  wire::Role role) {
+    Identity who = identity(std::move(text), key, 1, kind);
+    who.role = role;
+    peers.push_back(std::make_unique<Peer>(peer(std::move(who), static_cast<ConnectionId>(key))));
+    table.add(*peers.back());
+    table.remove(*peers.back());
+  };
+  come_and_leave("h,a", 1, wire::PeerKind::proc, wire::Role::proc);
+  come_and_leave("h,client-2", 2, wire::PeerKind::launcher, wire::Role::operate);
+  for (std::uint64_t key = 3; key <= 6; ++key)
+    come_and_leave("h,client-" + std::to_string(key), key, wire::PeerKind::launcher,
+                   key % 2 == 0 ? wire::Role::observe : wire::Role::proc);
+  CHECK(table.find_gone(1) != nullptr);
+  CHECK(table.find_gone(2) != nullptr);
+  CHECK(table.find_gone(4) == nullptr);
+  CHECK(table.find_gone(5) != nullptr);
+  CHECK(table.find_gone(6) != nullptr);
+  table.forget_guests();
+  CHECK(table.find_gone(6) != nullptr);
+  table.forget_guests();
+  CHECK(table.find_gone(6) == nullptr);
+  CHECK(table.find_gone(2) != nullptr);
+}
+
+TEST_CASE("recent_set: what was there at two calls in a row is forgotten, and nothing else") {
+  RecentSet<int, int> set(3);
+  set.add(1, 10);
+  set.forget_older();
+  CHECK(set.contains(1));
+  set.add(2, 20);
+  set.forget_older();
+  CHECK_FALSE(set.contains(1));
+  CHECK(set.contains(2));
+  // Those that the limit has displaced are not counted again.
+  for (int key = 3; key <= 6; ++key) set.add(key, 0);
+  set.forget_older();
+  CHECK(set.size() == 3);
+  set.clear();
+  CHECK(set.size() == 0);
+  set.add(7, 70);
+  set.forget_older();
+  CHECK(set.contains(7));
+}
+
 TEST_CASE("recent_set: never holds more than its limit, whatever is erased and added again") {
   RecentSet<int, int> set(3);
   for (int round = 0; round < 10; ++round) {

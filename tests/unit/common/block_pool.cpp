@@ -61,6 +61,29 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("block_pool: blocks that nobody has needed for a while are freed, and no others") {
+  BlockPool::free_unused();
+  BlockPool::free_unused();
+  REQUIRE(BlockPool::kept() == 0);
+  const std::size_t size = BlockPool::size_for(kBodyLimit);
+  char* const one = BlockPool::take(size);
+  char* const other = BlockPool::take(size);
+  BlockPool::give_back(one, size);
+  BlockPool::give_back(other, size);
+  BlockPool::free_unused();
+  CHECK(BlockPool::kept() == 2 * size);
+  BlockPool::give_back(BlockPool::take(size), size);
+  BlockPool::free_unused();
+  CHECK(BlockPool::kept() == size);
+  char* const taken = BlockPool::take(size);
+  BlockPool::free_unused();
+  BlockPool::give_back(taken, size);
+  BlockPool::free_unused();
+  CHECK(BlockPool::kept() == size);
+  BlockPool::free_unused();
+  CHECK(BlockPool::kept() == 0);
+}
+
 TEST_CASE("block_pool: it keeps no more than it says") {
   const std::size_t size = BlockPool::size_for(kBodyLimit);
   std::vector<char*> blocks;
