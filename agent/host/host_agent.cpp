@@ -277,9 +277,13 @@ void HostAgent::on_turn_end() {
   procs.write_down();
   parts_->lifecycle->answer_spawns();
   parts_->execs->check();
-  procs.talk_to_keeper();
+  procs.send_orders();
+  procs.resume_outputs();
   parts_->lifecycle->send_questions();
   parts_->updates.flush();
+  // Ends are told first: what the keeper may forget can wait.
+  parts_->bus.flush();
+  procs.talk_to_keeper();
   procs.forget_old([this](Mesh& mesh) { parts_->updates.forget(mesh); });
   if (const auto due = procs.table().forget_due(); due && forget_timer_ == 0) {
     // The hook of that turn does the work.

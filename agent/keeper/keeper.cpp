@@ -163,10 +163,12 @@ void Keeper::turn() {
   }
   if (end_ != End::none) return;
   procs_.advance(Clock::now());
+  // An end and that nothing is left of it are one packet, and for their readers one turn.
+  if (queue_.empty() && pace_.is_short()) look_for_orphans();
   flush();  // exits first: what follows takes longer
   spawn_some();
   templates_.end_idle(Clock::now());
-  if (table_.has_dead() && Clock::now() >= pace_.next_look()) chase_orphans();
+  look_for_orphans();
   if (!table_.has_dead() && pace_.has_dead_child() && Clock::now() >= pace_.next_reap())
     reap_orphans();
   flush();
@@ -349,6 +351,10 @@ void Keeper::reap_orphans() {
     ::waitid(P_PID, static_cast<id_t>(info.si_pid), &info, WEXITED | WNOHANG | __WALL);
   }
   pace_.after_reap(Clock::now(), true, true);
+}
+
+void Keeper::look_for_orphans() {
+  if (table_.has_dead() && Clock::now() >= pace_.next_look()) chase_orphans();
 }
 
 // A child of ours that is not a proc is an orphan, of a dead proc where procs are subreapers. Which

@@ -92,6 +92,7 @@ class Keeper {
   void on_link(pid_t pid);
   bool receive_ends(ProcTable::Process& process);
   void bury(pid_t pid, const siginfo_t& info, const rusage& usage);
+  void look_for_orphans();
   void chase_orphans();
   void reap_orphans();
 

@@ -51,6 +51,8 @@ class KeeperClient {
 
   /// Sends what is queued as far as the socket takes it: call at the end of each turn.
   void flush();
+  /// Whether anything waits that the keeper is to do; what it may forget or close can wait.
+  bool has_orders() const noexcept { return !lost_ && !(queue_.empty() && signals_.empty()); }
   bool wants_write() const noexcept {
     return !lost_ && !(queue_.empty() && signals_.empty() && forgets_.empty() && closes_.empty());
   }

@@ -11,9 +11,10 @@ void OrphanPace::on_child_ended() {
 
 void OrphanPace::after_look(Time begin, Time end, bool is_clean, bool has_reaped,
                             bool is_spawning) {
+  took_ = end - begin;
   pause_ = is_clean || has_reaped ? kFirstPause : std::min(2 * pause_, kLastPause);
   if (is_clean) {
-    const Duration rest = std::max(4 * (end - begin), is_spawning ? kBusyPause : Duration(0));
+    const Duration rest = std::max(4 * took_, is_spawning ? kBusyPause : Duration(0));
     not_before_ = next_look_ = end + rest;
     return;
   }

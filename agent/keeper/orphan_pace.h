@@ -18,6 +18,7 @@ class OrphanPace {
   static constexpr Duration kBusyPause = std::chrono::milliseconds(5);
   static constexpr Duration kFirstPause = std::chrono::microseconds(200);
   static constexpr Duration kLastPause = std::chrono::milliseconds(50);
+  static constexpr Duration kShort = std::chrono::microseconds(200);
 
   /// A child has ended: some look is due soon.
   void on_child_ended();
@@ -27,6 +28,8 @@ class OrphanPace {
   void after_reap(Time now, bool has_dead_child, bool has_more);
 
   Time next_look() const noexcept { return next_look_; }
+  /// Whether the last look took so little time that ends may wait for the next one.
+  bool is_short() const noexcept { return took_ <= kShort; }
   Time next_reap() const noexcept { return next_reap_; }
   /// Whether there may be a dead child that nobody has reaped.
   bool has_dead_child() const noexcept { return has_dead_child_; }
@@ -35,6 +38,7 @@ class OrphanPace {
   Time next_look_{};
   Time not_before_{};
   Duration pause_{};
+  Duration took_{};
   Time next_reap_{};
   bool has_dead_child_ = false;
 };

@@ -101,15 +101,17 @@ void EventLog::set_aside() {
 
 void EventLog::append(std::string_view lines) {
   if (!fd_ || lines.empty()) return;
-  if (const auto size = size_of(fd_.get()); size > 0 && size + lines.size() > size_ / 2)
+  auto size = size_of(fd_.get());
+  if (size > 0 && size + lines.size() > size_ / 2) {
     set_aside();
+    size = fd_ ? size_of(fd_.get()) : 0;
+  }
   if (!fd_) {
     ++lost_;
     return;
   }
   // The last writer may have died in the middle of its line.
   std::string ended;
-  const auto size = size_of(fd_.get());
   char last = '\n';
   if (size > 0 && read_at(fd_.get(), &last, 1, size - 1) == 1 && last != '\n')
     lines = ended.append("\n").append(lines);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "agent/host/model/exit_report.h"
+#include "common/base/unique_fd.h"
 
 namespace meshbus::host {
 
@@ -34,6 +35,7 @@ class MemoryKills {
   std::optional<std::uint64_t> read() const;
 
   std::string file_;
+  UniqueFd counter_;
   std::int64_t since_ns_;
   std::uint64_t told_ = 0;
 };

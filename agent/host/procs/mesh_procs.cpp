@@ -154,11 +154,17 @@ void MeshProcs::write_down() {
   slots_.free_released();
 }
 
+void MeshProcs::send_orders() {
+  if (keeper_.has_orders()) talk_to_keeper();
+}
+
 void MeshProcs::talk_to_keeper() {
-  if (!keeper_.lost()) {
-    keeper_.flush();
-    if (keeper_.wants_write() != is_keeper_writing_) watch_keeper();
-  }
+  if (keeper_.lost()) return;
+  keeper_.flush();
+  if (keeper_.wants_write() != is_keeper_writing_) watch_keeper();
+}
+
+void MeshProcs::resume_outputs() {
   for (Mesh* mesh : outputs_.resume()) table_.mark_changed(*mesh);
 }
 

@@ -85,7 +85,11 @@ class MeshProcs : private EndObserver {
   void advance();
   /// Writes down what has happened, before owners and keeper are told.
   void write_down();
-  /// Tells the keeper what it is to do, and reads on where output had to wait.
+  /// Tells the keeper what it is to do, if there is anything.
+  void send_orders();
+  /// Reads on where output had to wait.
+  void resume_outputs();
+  /// Tells the keeper also what it may forget: after the owners, which wait for news of ends.
   void talk_to_keeper();
   /// Forgets what is too old or too much.
   void forget_old(const std::function<void(Mesh&)>& on_forgotten);
