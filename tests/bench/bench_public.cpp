@@ -40,11 +40,14 @@ Case calls_of_one_host(const Nats& nats, std::size_t count) {
   calls.sides.push_back({"internal", Part::floor, "a call and its answer",
                          [=] { return measure({Transport::bus_calls, Between::broker}); }});
   calls.sides.push_back(ours("proc-call", "Proc::call from main()", 64, count));
+  calls.sides.push_back(
+      ours("proc-call-broker", "the same, direct.paths=false: through the broker", 64, count));
   calls.sides.push_back(ours("context-call", "Context::call of a launcher", 64, count));
   calls.sides.push_back(ours("context-actor", "ActorMesh::call of a launcher", 64, count));
   calls.bars = {{"p50_us", "proc-call", "internal", Direction::at_most, 1.1, {}},
                 {"p50_us", "proc-call", "nats bare", Direction::at_most, 0.95, 0.4},
                 {"p50_us", "proc-call", "nats library"},
+                {"p50_us", "proc-call", "proc-call-broker", Direction::at_most, 0.5, 0.36},
                 {"p50_us", "context-call", "internal", Direction::at_most, 1.2, 1.1},
                 {"p50_us", "context-actor", "internal"}};
   return calls;
@@ -88,6 +91,11 @@ Case sends_of(const Nats& nats, std::size_t size, std::size_t duration_ms) {
   if (const auto found = bars.find(size); found != bars.end())
     bar.first = found->second.first, bar.aim = found->second.second;
   sends.bars = {bar, {"per_s", "proc-send", "internal", Direction::at_least, {}, {}}};
+  if (size == 65'536) {
+    sends.sides.push_back(ours(
+        "proc-send-broker", "the same, direct.paths=false: through the broker", size, duration_ms));
+    sends.bars.push_back({"per_s", "proc-send", "proc-send-broker", Direction::at_least, 2, 4});
+  }
   if (size != 64) return sends;
   sends.bars.push_back({"per_s", "proc-send", "nats library", Direction::at_least, 2.5, {}});
   sends.sides.push_back(ours(

@@ -76,6 +76,7 @@ def public_rows():
     calls = (64, "B there and back")
     far = (64, "B there and back, two hosts")
     yield "`Proc::call`, 64 B there and back", calls, "proc-call", "p50_us", "nats"
+    yield "the same through the broker", calls, "proc-call-broker", "p50_us", "nats"
     yield "`Context::call` of a launcher", calls, "context-call", "p50_us", "nats"
     yield "`ActorMesh::call` of a launcher", calls, "context-actor", "p50_us", "nats"
     yield ("`Proc::call` between two hosts, beside two clustered servers", far, "proc-call-far",
@@ -83,7 +84,10 @@ def public_rows():
     yield "the same, beside one server", far, "proc-call-far", "p50_us", "nats"
     for size, text in SENDS:
         figure = "per_s" if size < 65536 else "mb_per_s"
-        yield f"`Proc::send`, {text}", (size, "B in one direction"), "proc-send", figure, "nats"
+        sends = (size, "B in one direction")
+        yield f"`Proc::send`, {text}", sends, "proc-send", figure, "nats"
+        if size == 65536:
+            yield "the same through the broker", sends, "proc-send-broker", figure, "nats"
     yield ("`Context::send` of a launcher, 64 B", (64, "B in one direction"), "context-send",
            "per_s", "nats")
 

@@ -123,9 +123,9 @@ Figures measure_large(Proc& proc, const Task& task, const std::string& body) {
 Figures measure(Proc& proc, const Task& task) {
   const std::string body(task.size, 'x');
   if (task.what.starts_with("large-")) return measure_large(proc, task, body);
-  if (task.what == "proc-call" || task.what == "proc-call-far")
+  if (task.what.starts_with("proc-call"))
     return round_trips(task.amount, [&] { must(proc.call(1, kEcho, body, kAnswerLimit)); });
-  if (task.what != "proc-send") throw std::runtime_error("there is no way " + task.what);
+  if (!task.what.starts_with("proc-send")) throw std::runtime_error("there is no way " + task.what);
   return rate(
       task.size, task.amount, [&] { must(proc.send(1, kCount, body, kAnswerLimit)); },
       [&] { return must(proc.call(1, kAsk, "", kAnswerLimit)); });
@@ -275,6 +275,7 @@ void launch(Task task) {
   auto folder = (std::filesystem::temp_directory_path() / "meshbus-bench-XXXXXX").string();
   if (::mkdtemp(folder.data()) == nullptr) throw std::runtime_error("no temporary folder");
   ::setenv("XDG_RUNTIME_DIR", folder.c_str(), 1);
+  if (task.what.ends_with("-broker")) ::setenv("MESHBUS_DIRECT_PATHS", "false", 1);
   if (!is_launchers) task.figures = folder + "/figures";
   const auto own = std::filesystem::read_symlink("/proc/self/exe");
   {
@@ -298,8 +299,8 @@ void launch(Task task) {
 int main(int argc, char** argv) try {
   if (argc < 4)
     throw std::runtime_error(
-        "proc-call|proc-call-far|proc-send|context-call|context-actor|context-send|large-made|"
-        "large-copied|large-far SIZE AMOUNT");
+        "proc-call|proc-call-broker|proc-call-far|proc-send|proc-send-broker|context-call|"
+        "context-actor|context-send|large-made|large-copied|large-far SIZE AMOUNT");
   const Task task{argv[1], std::stoul(argv[2]), std::stoul(argv[3]), argc > 4 ? argv[4] : ""};
   const auto as_proc = bootstrap(proc_program(task));
   if (as_proc.error().code() != ErrorCode::not_exist) must(as_proc);
