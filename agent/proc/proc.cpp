@@ -295,7 +295,9 @@ Result<std::string> Proc::call(const ProcId& to, std::uint32_t port, const BodyP
                                std::chrono::milliseconds deadline) {
   if (auto allowed = runtime_.check_caller(to); !allowed)
     return fail(allowed.error().within(call_context(to, port)));
-  return with_context(runtime_.call(to, port, body, deadline), call_context(to, port));
+  auto answer = runtime_.call(to, port, body, deadline);
+  if (!answer) return fail(answer.error().within(call_context(to, port)));
+  return answer;
 }
 
 std::future<Result<std::string>> Proc::call_async(std::uint64_t rank, std::uint32_t port,

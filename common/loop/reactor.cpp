@@ -292,7 +292,7 @@ void Reactor::run_turn(const epoll_event* events, int count) {
 }
 
 void Reactor::run_posted() {
-  std::deque<Task> tasks;
+  std::vector<Task> tasks;
   {
     const std::lock_guard lock(mutex_);
     tasks.swap(posted_);
@@ -348,10 +348,11 @@ void Reactor::run_sockets() {
 }
 
 void Reactor::run_turn_ends() {
-  std::vector<std::shared_ptr<Task>> hooks;
-  hooks.reserve(turn_ends_.size());
-  for (const auto& [id, hook] : turn_ends_) hooks.push_back(hook);
-  for (const auto& hook : hooks) (*hook)();
+  for (auto at = turn_ends_.begin(); at != turn_ends_.end();) {
+    const auto [id, hook] = *at;  // outlives a forget from inside
+    (*hook)();
+    at = turn_ends_.upper_bound(id);
+  }
 }
 
 }  // namespace meshbus

@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -205,8 +204,8 @@ class Reactor {
   std::map<std::uint64_t, std::shared_ptr<Task>> turn_ends_;
   std::uint64_t next_turn_end_ = 1;
   std::mutex mutex_;
-  std::deque<Task> posted_;  // guarded by mutex_
-  bool stopping_ = false;    // guarded by mutex_
+  std::vector<Task> posted_;  // guarded by mutex_
+  bool stopping_ = false;     // guarded by mutex_
   std::uint64_t long_turns_ = 0;
 };
 

@@ -64,16 +64,34 @@ Result<void> ProcSender::check_fork() const {
 
 std::future<Result<std::string>> ProcSender::call(const ProcId& to, std::uint32_t port,
                                                   const BodyParts& body,
-                                                  std::chrono::milliseconds deadline,
-                                                  bool is_last) {
+                                                  std::chrono::milliseconds deadline) {
   if (is_forked()) return failed(check_fork().error());
   auto answer = std::make_shared<Answer>();
   auto future = answer->get_future();
+  call(to, port, body, deadline, [answer = std::move(answer)](Result<std::string> result) {
+    answer->fill(std::move(result));
+  });
+  return future;
+}
+
+ProcSender::AwaitedAnswer ProcSender::call_for(const ProcId& to, std::uint32_t port,
+                                               const BodyParts& body,
+                                               std::chrono::milliseconds deadline) {
+  using Waiting = Awaited<Result<std::string>>;
+  auto waiting = std::make_shared<Waiting>();
+  auto bringer = std::make_shared<Waiting::Bringer>(
+      waiting, []() -> Result<std::string> { return fail(is_ending()); });
+  if (is_forked()) {
+    bringer->bring(fail(check_fork().error()));
+    return waiting;
+  }
   call(
       to, port, body, deadline,
-      [answer = std::move(answer)](Result<std::string> result) { answer->fill(std::move(result)); },
-      is_last);
-  return future;
+      [bringer = std::move(bringer)](Result<std::string> result) {
+        bringer->bring(std::move(result));
+      },
+      /*is_last=*/true);
+  return waiting;
 }
 
 void ProcSender::call(const ProcId& to, std::uint32_t port, const BodyParts& body,

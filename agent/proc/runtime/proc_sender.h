@@ -16,6 +16,7 @@
 #include "common/bus/bus.h"
 #include "common/bus/cast.h"
 #include "common/bus/outgoing.h"
+#include "common/loop/awaited.h"
 #include "common/loop/reactor.h"
 #include "meshbus/body_parts.h"
 #include "meshbus/proc.h"
@@ -38,10 +39,14 @@ class ProcSender {
   /// Nothing leaves any more.
   bool is_cut() const noexcept { return is_cut_; }
   bool is_forked() const noexcept { return count_forks() != forks_; }
-  /// `is_last`: the caller waits for the answer at once, so the call leaves now.
   std::future<Result<std::string>> call(const ProcId& to, std::uint32_t port, const BodyParts& body,
-                                        std::chrono::milliseconds deadline, bool is_last = false);
-  /// The same; `answer` is called on the reactor's thread, once, unless the process ends first.
+                                        std::chrono::milliseconds deadline);
+  using AwaitedAnswer = std::shared_ptr<Awaited<Result<std::string>>>;
+  /// The same for a caller that waits for the answer at once: the call leaves now.
+  AwaitedAnswer call_for(const ProcId& to, std::uint32_t port, const BodyParts& body,
+                         std::chrono::milliseconds deadline);
+  /// The same; `is_last`: it leaves now. `answer` is called on the reactor's thread, once, unless
+  /// the process ends first.
   void call(const ProcId& to, std::uint32_t port, const BodyParts& body,
             std::chrono::milliseconds deadline, Bus::CallAnswer answer, bool is_last = false);
   Result<void> send(const ProcId& to, std::uint32_t port, const BodyParts& body,

@@ -92,7 +92,9 @@ class Runtime {
   /// Waits for the answer. Only after check_caller().
   Result<std::string> call(const ProcId& to, std::uint32_t port, const BodyParts& body,
                            std::chrono::milliseconds deadline) {
-    return wait(sender_.call(to, port, body, deadline, /*is_last=*/true));
+    const auto answer = sender_.call_for(to, port, body, deadline);
+    loop_.turn_until([&answer] { return answer->is_here(); });
+    return answer->take();
   }
   /// Waits for all of them. Errors: those of the whole.
   Result<CastAnswers::Answers> call_all(const ProcMeshRef& to, std::uint32_t port,

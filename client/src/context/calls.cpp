@@ -7,6 +7,7 @@
 #include "client/src/context/async_call.h"
 #include "client/src/context/context_core.h"
 #include "client/src/monitors/update_router.h"
+#include "common/loop/awaited.h"
 
 namespace meshbus {
 namespace {
@@ -68,18 +69,22 @@ Result<std::uint64_t> Calls::begin_call(const ProcId& proc, const Destination& t
 
 Result<std::string> Calls::call(const ProcId& proc, std::uint32_t port, const BodyParts& body,
                                 std::chrono::milliseconds deadline) {
-  auto promise = std::make_shared<std::promise<Result<std::string>>>();
-  auto future = promise->get_future();
+  using Waiting = Awaited<Result<std::string>>;
+  const auto waiting = std::make_shared<Waiting>();
+  auto bringer = std::make_shared<Waiting::Bringer>(waiting, []() -> Result<std::string> {
+    return fail(ErrorCode::fate_unknown, "this Context is closed");
+  });
   const auto to = Destination::to(proc);
   const auto how = how_to_hold(body, proc.host());
   if (!how) return fail(how.error().within(call_to(proc, port)));
   const HeldBody held(body, *how);
-  const auto begun = core_.visit([&] {
-    return begin_call(proc, to, port, held, deadline, [promise](Result<std::string> answer) {
-      promise->set_value(std::move(answer));
-    });
+  const auto begun = core_.visit([&, bringer = std::move(bringer)]() mutable {
+    return begin_call(proc, to, port, held, deadline,
+                      [bringer = std::move(bringer)](Result<std::string> answer) {
+                        bringer->bring(std::move(answer));
+                      });
   });
-  auto answer = begun ? core_.wait(std::move(future)) : Result<std::string>(fail(begun.error()));
+  auto answer = begun ? core_.wait(*waiting) : Result<std::string>(fail(begun.error()));
   if (!answer) return fail(answer.error().within(call_to(proc, port)));
   return answer;
 }

@@ -19,6 +19,7 @@
 #include "common/base/forks.h"
 #include "common/bus/session.h"
 #include "common/config/config.h"
+#include "common/loop/awaited.h"
 #include "common/loop/reactor.h"
 #include "meshbus/context.h"
 
@@ -82,6 +83,12 @@ class ContextCore {
       return answer.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
     });
     return answer.get();
+  }
+
+  template <typename Answer>
+  Answer wait(Awaited<Answer>& answer) {
+    reactor_.wait_until([&answer] { return answer.is_here(); });
+    return answer.take();
   }
 
   HostWays& ways() noexcept { return ways_; }
