@@ -84,7 +84,9 @@ Result<std::string> Calls::call(const ProcId& proc, std::uint32_t port, const Bo
                         bringer->bring(std::move(answer));
                       });
   });
-  auto answer = begun ? core_.wait(*waiting) : Result<std::string>(fail(begun.error()));
+  if (!begun) return fail(begun.error().within(call_to(proc, port)));
+  core_.wait_until([&waiting] { return waiting->is_here(); });
+  auto answer = waiting->take();
   if (!answer) return fail(answer.error().within(call_to(proc, port)));
   return answer;
 }
@@ -216,7 +218,9 @@ Result<CastAnswers::Answers> Calls::call_all(const ProcMeshRef& to, std::uint32_
   });
   if (!asked) return fail(asked.error().within(call_to(to, port)));
   answers.reset();
-  return core_.wait(std::move(future));
+  core_.wait_until(
+      [&future] { return future.wait_for(std::chrono::seconds(0)) == std::future_status::ready; });
+  return future.get();
 }
 
 void Calls::call_all_async(const ProcMeshRef& to, std::uint32_t port, const BodyParts& body,

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <future>
 #include <map>
 #include <memory>
@@ -19,7 +20,6 @@
 #include "common/base/forks.h"
 #include "common/bus/session.h"
 #include "common/config/config.h"
-#include "common/loop/awaited.h"
 #include "common/loop/reactor.h"
 #include "meshbus/context.h"
 
@@ -75,21 +75,9 @@ class ContextCore {
   }
   /// Within a visit or a turn: what all connections have queued leaves, as far as it goes now.
   void flush();
-  /// Waits for the answer. Turns the reactor meanwhile, unless another thread does so: the answer
-  /// then need not wake one thread after the other. Only after check_may_wait().
-  template <typename Answer>
-  Answer wait(std::future<Answer> answer) {
-    reactor_.wait_until([&answer] {
-      return answer.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
-    });
-    return answer.get();
-  }
-
-  template <typename Answer>
-  Answer wait(Awaited<Answer>& answer) {
-    reactor_.wait_until([&answer] { return answer.is_here(); });
-    return answer.take();
-  }
+  /// Turns the reactor until that holds, unless another thread does so: an answer then need not
+  /// wake one thread after the other. May return before. Only after check_may_wait().
+  void wait_until(const std::function<bool()>& is_done) { reactor_.wait_until(is_done); }
 
   HostWays& ways() noexcept { return ways_; }
   const HostWays& ways() const noexcept { return ways_; }
