@@ -102,8 +102,11 @@ def test_a_rank_knows_how_long_it_may_go_on_after_a_stop(hosts, tmp_path):
                     "sys.exit(stop.code + 5)\n")
     with hosts.spawn(python(str(path)), 1, mesh=True, output="stream", env=environment(),
                      on_failure=meshbus.ignore) as mesh:
+        ready = set()
         for event in mesh.events():
             if event.kind == "output" and "ready" in event.text:
+                ready.add(event.rank)
+            if len(ready) == 2:
                 break
         outcome = mesh.stop(grace=20, reason="the queue is drained")
         text = lines_of(mesh)
