@@ -32,7 +32,7 @@ class RecentSet {
     old_ = 0;
   }
   /// Forgets the keys that were there at the last call: each is remembered for between once and
-  /// twice the time between calls.
+  /// twice the time between calls, from when it was first added; adding it again adds no time.
   void forget_older() {
     while (old_ > 0) forget_first();
     old_ = order_.size();

@@ -163,9 +163,12 @@ AuditedRequest audited(const wire::WriteInput& write) {
   return {"write input", short_of(write.mesh()), {{write.rank(), write.rank() + 1}}, {}, {}};
 }
 AuditedRequest audited(const wire::RenewLease& renew) {
-  const auto* const meshes = renew.meshes();
-  return {
-      "renew lease", meshes->size() == 0 ? std::string() : short_of(meshes->Get(0)), {}, {}, {}};
+  const auto count = renew.meshes()->size();
+  return {"renew lease",
+          count == 0 ? std::string() : short_of(renew.meshes()->Get(0)),
+          {},
+          count > 1 ? "and " + std::to_string(count - 1) + " more" : std::string(),
+          {}};
 }
 AuditedRequest audited(const wire::GetFreePort&) {
   return {"take port", {}, {}, {}, {}};

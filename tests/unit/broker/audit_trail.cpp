@@ -187,6 +187,7 @@ TEST_CASE("audit_trail: what goes with every job is a line when somebody asks wh
   CHECK(lines[0].at("outcome") == "refused: no");
   CHECK(lines[1].at("verb") == "renew lease");
   CHECK(lines[1].at("mesh") == "train-13Se1Maqzryj");
+  CHECK(lines[1].at("what") == "and 1 more");
   CHECK(lines[2].at("verb") == "write input");
   CHECK(lines[2].at("ranks") == "3");
 }
