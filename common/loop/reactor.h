@@ -2,6 +2,7 @@
 
 #include <sys/epoll.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -174,8 +175,6 @@ class Reactor {
   bool look_at_sockets();
   /// Has the descriptor of timers become readable when the first of them is due.
   void arm_timers();
-  bool is_stopping();
-  bool has_posted();
   void run_turn(const epoll_event* events, int count);
   void run_posted();
   void run_timers();
@@ -204,8 +203,9 @@ class Reactor {
   std::map<std::uint64_t, std::shared_ptr<Task>> turn_ends_;
   std::uint64_t next_turn_end_ = 1;
   std::mutex mutex_;
-  std::vector<Task> posted_;  // guarded by mutex_
-  bool stopping_ = false;     // guarded by mutex_
+  std::vector<Task> posted_;             // guarded by mutex_
+  std::atomic<bool> has_posted_{false};  // written with the mutex held, read without
+  std::atomic<bool> is_stopping_{false};
   std::uint64_t long_turns_ = 0;
 };
 
