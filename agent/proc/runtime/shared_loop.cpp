@@ -66,8 +66,6 @@ void SharedLoop::turn_meanwhile(const std::function<bool()>& is_enough) {
   // What comes for one of these while a thread of the program waits in the loop wakes it directly.
   if (reactor_.has_waiter() || is_helped_.exchange(true)) return reactor_.wake_for_posted();
   {
-    // A signal of the program must not interrupt what moves bytes.
-    const NoSignals meanwhile;
     is_here_ = true;
     // A thread that waits for an answer does not send this one away, but finds it gone once it was
     // in the way.
