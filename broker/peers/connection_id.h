@@ -8,5 +8,7 @@ namespace meshbus {
 using ConnectionId = std::uint64_t;
 /// Above every ConnectionId. Casts have credit accounts with numbers from here on (CastCredits).
 inline constexpr ConnectionId kConnectionsEnd = ConnectionId{1} << 63;
+/// Stands for none.
+inline constexpr ConnectionId kNoConnection = kConnectionsEnd;
 
 }  // namespace meshbus

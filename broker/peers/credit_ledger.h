@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <optional>
 #include <utility>
 
 #include "broker/peers/connection_id.h"
@@ -14,12 +13,13 @@ namespace meshbus {
 /// message has left the broker. Travels with the message by reference; a queue that keeps the
 /// message take()s it, and what is left of it in the end is released at once.
 struct Charge {
-  /// The connection that the message came by, or a cast's account (CastCredits). Nothing for what
-  /// came by a link, and for the broker's own messages.
-  std::optional<ConnectionId> sender = std::nullopt;
+  /// The connection that the message came by, or a cast's account (CastCredits). kNoConnection for
+  /// what came by a link, and for the broker's own messages.
+  ConnectionId sender = kNoConnection;
   /// 0 for control, and once somebody has taken the charge.
   std::size_t bytes = 0;
 
+  bool has_sender() const noexcept { return sender != kNoConnection; }
   bool is_due() const noexcept { return bytes > 0; }
   Charge take() noexcept { return {sender, std::exchange(bytes, 0)}; }
 };
@@ -29,7 +29,7 @@ class CreditLedger {
  public:
   /// So many bytes join the queue. They are charged to `charge`, which is taken, when it is due.
   void add(Charge& charge, std::size_t bytes) {
-    append(charge.take().bytes > 0 ? charge.sender : std::nullopt, bytes);
+    append(charge.take().bytes > 0 ? charge.sender : kNoConnection, bytes);
   }
   /// The next so many bytes have left: calls each(sender, bytes) for those that a sender was
   /// charged for. There may be fewer.
@@ -38,11 +38,11 @@ class CreditLedger {
     while (bytes > 0 && !runs_.empty()) {
       Run& run = runs_.front();
       const std::size_t released = bytes < run.bytes ? bytes : run.bytes;
-      const auto sender = run.sender;
+      const ConnectionId sender = run.sender;
       bytes -= released;
       run.bytes -= released;
       if (run.bytes == 0) runs_.pop_front();
-      if (sender) each(*sender, released);
+      if (sender != kNoConnection) each(sender, released);
     }
   }
   /// Charges nobody any more for what waits now, which keeps its place: calls each(sender, bytes).
@@ -50,19 +50,19 @@ class CreditLedger {
   void write_off(Each&& each) {
     std::deque<Run> written_off;
     written_off.swap(runs_);
-    for (const Run& run : written_off) append(std::nullopt, run.bytes);
+    for (const Run& run : written_off) append(kNoConnection, run.bytes);
     for (const Run& run : written_off) {
-      if (run.sender) each(*run.sender, run.bytes);
+      if (run.sender != kNoConnection) each(run.sender, run.bytes);
     }
   }
   bool empty() const noexcept { return runs_.empty(); }
 
  private:
   struct Run {
-    std::optional<ConnectionId> sender;
+    ConnectionId sender;
     std::size_t bytes;
   };
-  void append(std::optional<ConnectionId> sender, std::size_t bytes) {
+  void append(ConnectionId sender, std::size_t bytes) {
     if (runs_.empty() || runs_.back().sender != sender) runs_.push_back({sender, 0});
     runs_.back().bytes += bytes;
   }

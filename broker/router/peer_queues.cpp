@@ -78,7 +78,7 @@ void PeerQueues::give_credit(Peer& peer, std::size_t bytes) {
 }
 
 void PeerQueues::release(const Charge& charge) {
-  if (charge.sender && charge.is_due()) release(*charge.sender, charge.bytes);
+  if (charge.has_sender() && charge.is_due()) release(charge.sender, charge.bytes);
 }
 
 void PeerQueues::release(ConnectionId sender, std::size_t bytes) {

@@ -97,7 +97,7 @@ void Router::deliver_by_link(const wire::Envelope& envelope, Bytes body, Message
 }
 
 Result<void> Router::may_use(const Link& link, const Charge& charge) {
-  return may_dial(link.host(), !charge.sender || Listener::is_local(*charge.sender));
+  return may_dial(link.host(), !charge.has_sender() || Listener::is_local(charge.sender));
 }
 
 Error Router::queue_is_full(const Link& link) {

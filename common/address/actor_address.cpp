@@ -3,6 +3,7 @@
 #include <ostream>
 #include <utility>
 
+#include "common/address/actor_words.h"
 #include "mesh/text.h"
 #include "meshbus/actor_ref.h"
 
@@ -23,9 +24,8 @@ std::string MessageType::to_string() const {
 }
 
 std::uint32_t actor_port(const Name& name, std::uint64_t pid) {
-  constexpr std::uint32_t actor_bit = std::uint32_t{1} << 31;
   return static_cast<std::uint32_t>(key_of(name.to_string() + "[" + std::to_string(pid) + "]")) |
-         actor_bit;
+         kActorPortBit;
 }
 
 std::uint32_t actor_port(const ActorId& actor) {

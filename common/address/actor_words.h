@@ -8,6 +8,13 @@
 
 namespace meshbus {
 
+/// Set in the port of every actor.
+inline constexpr std::uint32_t kActorPortBit = std::uint32_t{1} << 31;
+
+/// Whether that is the port of an actor (actor_port()).
+constexpr bool is_actor_port(std::uint32_t port) noexcept {
+  return (port & kActorPortBit) != 0;
+}
 /// How a proc says that it has no such actor. It knows only the port (see actor_port()).
 std::string no_actor_words(std::uint32_t port);
 

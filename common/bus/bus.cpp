@@ -131,10 +131,10 @@ void Bus::flush() {
   delivery_.watch();
 }
 
-std::uint64_t Bus::post(const Destination& to, const wire::Envelope& envelope, Bytes body,
+std::uint64_t Bus::post(const Destination& to, wire::Envelope&& envelope, Bytes body,
                         MessagePart* detached) {
   introductions_.introduce(to);
-  return postbox_.post(envelope, body, detached);
+  return postbox_.post(std::move(envelope), body, detached);
 }
 
 bool Bus::tell(const Destination& to, const ControlBody& body, wire::Lane lane) {
@@ -395,7 +395,8 @@ void Bus::handle(const FrameReader::Message& message, const std::shared_ptr<cons
     if ((message.envelope.flags() & kFlagDirect) != 0)
       return direct_.on_call(message.envelope, header, body);
   }
-  std::shared_ptr<const void> owner = frame;
+  const std::shared_ptr<const void>* owner = &frame;
+  std::shared_ptr<const void> owner_of_whole;
   if ((message.envelope.flags() & kFlagChunked) != 0) {
     auto whole = intake_.take(message.envelope, body);
     if (!whole) {
@@ -404,10 +405,11 @@ void Bus::handle(const FrameReader::Message& message, const std::shared_ptr<cons
       return responder_.give_back(message.envelope, whole.error());
     }
     body = whole->body.bytes();
-    owner = whole->body.owner();
+    owner_of_whole = whole->body.owner();
+    owner = &owner_of_whole;
   }
   if (events_.on_delivery) {
-    events_.on_delivery({message.envelope, header, body, cast ? &*cast : nullptr, owner});
+    events_.on_delivery({message.envelope, header, body, cast ? &*cast : nullptr, *owner});
   } else if (events_.on_data) {
     events_.on_data(message.envelope, header, body);
   } else {

@@ -167,10 +167,12 @@ class Bus {
   /// The same without a thread that waits.
   void send_large(const Destination& to, std::uint32_t port, SharedBody body,
                   Arrival::IsWanted is_wanted, Arrival::Sent sent);
-  /// send() on any thread, beside the reactor's (decision 30). The message leaves with the next
-  /// flush(), which the caller has to see to. Only when no more than `most` wait then (Load::bytes
-  /// and Load::queued).
-  /// `part`: what the body is, moved from; null: it is copied.
+  /// From now on other threads may use pack() and load(). Reactor's thread.
+  void share() noexcept { session_.share(); }
+  /// send() on any thread, beside the reactor's (decision 30); `not_now` before share(). The
+  /// message leaves with the next flush(), which the caller has to see to. Only when no more than
+  /// `most` wait then (Load::bytes and Load::queued). `part`: what the body is, moved from; null:
+  /// it is copied.
   Packed pack(std::uint64_t proc, std::uint64_t host, std::uint32_t port, Bytes body,
               MessagePart* part, const Most& most) {
     return postbox_.pack(proc, host, port, body, part, most);
@@ -243,7 +245,7 @@ class Bus {
   void flush_direct();
   DeliveryTracker::Events delivery_events();
   /// Introduces the host, numbers and queues the message; its number, or 0 when the queue is full.
-  std::uint64_t post(const Destination& to, const wire::Envelope& envelope, Bytes body,
+  std::uint64_t post(const Destination& to, wire::Envelope&& envelope, Bytes body,
                      MessagePart* detached = nullptr);
   Result<void> send_body(const Destination& to, std::uint32_t port, Bytes body, bool no_return,
                          MessagePart* detached);

@@ -30,9 +30,9 @@ class DataInbox {
   };
   /// `reader` reads these parts.
   void push(std::vector<MessagePart> parts, const FrameReader& reader);
-  /// Hands out messages for a slice of time: `handler(message, frame)`; the body lives as long as
-  /// `frame` is kept. With `all`, everything there is, even while it is held; malformed frames are
-  /// left out then.
+  /// Hands out messages for a slice of time: `handler(message, frame)`, which may change the
+  /// message; the body lives as long as `frame` is kept. With `all`, everything there is, even
+  /// while it is held; malformed frames are left out then.
   template <typename Handler>
   Outcome hand_out(bool all, Handler handler);
   void clear();
@@ -47,10 +47,17 @@ class DataInbox {
   /// further away. The clock is looked at less often when messages are quick.
   class Slice {
    public:
-    /// Another message was handed out.
+    /// A message was handed out, and something is left. The clock runs from the first one on, which
+    /// mostly is the only one.
     bool is_over() {
       if (--left_ > 0) return false;
-      const auto took = Clock::now() - begin_;
+      const auto now = Clock::now();
+      left_ = 1;
+      if (begin_ == Clock::time_point{}) {
+        begin_ = now;
+        return false;
+      }
+      const auto took = now - begin_;
       if (took < kLength / 8) stride_ = std::min(2 * stride_, kMostStride);
       left_ = stride_;
       return took >= kLength;
@@ -60,7 +67,7 @@ class DataInbox {
     using Clock = std::chrono::steady_clock;
     static constexpr std::chrono::microseconds kLength{200};
     static constexpr int kMostStride = 64;
-    Clock::time_point begin_ = Clock::now();
+    Clock::time_point begin_{};
     int stride_ = 1;
     int left_ = 1;
   };
@@ -85,12 +92,13 @@ DataInbox::Outcome DataInbox::hand_out(bool all, Handler handler) {
     // Out of the queue meanwhile: a handler may clear it.
     const std::shared_ptr<Received> frame = std::move(frames_.front());
     frames_.pop_front();
+    const std::shared_ptr<const void> owner = frame;
     FrameReader::Message message;
     while (frame->reader.next(message)) {
-      handler(message, frame);
+      handler(message, owner);
       if (generation != generation_) return Outcome::cleared;
-      const bool is_over = slice.is_over();
-      if (!all && (is_held_ || is_over)) {
+      if (all || (frame->reader.is_at_end() && frames_.empty())) continue;
+      if (is_held_ || slice.is_over()) {
         frames_.push_front(frame);
         return is_held_ ? Outcome::done : Outcome::more;
       }

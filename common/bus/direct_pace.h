@@ -21,12 +21,13 @@ class DirectPace {
 
   explicit DirectPace(bool may_linger) : may_linger_(may_linger) {}
 
-  /// Whether a program with so many bytes to do has enough for now.
+  /// Whether a program with so many bytes to do has enough; must_wait() then.
+  bool has_enough(std::size_t backlog) noexcept {
+    if (backlog > kMostBacklog) return true;
+    least_backlog_ = 0;
+    return false;
+  }
   bool must_wait(std::size_t backlog, Time now) {
-    if (backlog <= kMostBacklog) {
-      least_backlog_ = 0;
-      return false;
-    }
     if (least_backlog_ == 0 || backlog < least_backlog_) {
       least_backlog_ = backlog;
       least_since_ = now;

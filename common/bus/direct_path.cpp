@@ -115,7 +115,8 @@ bool DirectPath::on_event() {
 }
 
 bool DirectPath::must_wait() {
-  if (!pace_.must_wait(events_.backlog(), reactor_.now())) return false;
+  const std::size_t backlog = events_.backlog();
+  if (!pace_.has_enough(backlog) || !pace_.must_wait(backlog, reactor_.now())) return false;
   if (pause_ == 0)
     pause_ = reactor_.after(kPause, [weak = weak_from_this()] {
       const auto path = weak.lock();
@@ -147,15 +148,15 @@ DirectSocket::Outcome DirectPath::read(bool all) {
 DataInbox::Outcome DirectPath::hand_out(bool all) {
   bool is_fit = true;
   const auto outcome = inbox_.hand_out(
-      all, [&](const FrameReader::Message& message, const std::shared_ptr<const void>& frame) {
-        FrameReader::Message named = message;
-        is_fit = is_fit && DirectOutlets::is_fit(named.envelope, named.body.size());
+      all, [&](FrameReader::Message& message, const std::shared_ptr<const void>& frame) {
+        wire::Envelope& envelope = message.envelope;
+        is_fit = is_fit && DirectOutlets::is_fit(envelope, message.body.size());
         if (!is_fit) return inbox_.clear();
-        named.envelope.mutate_source_proc(source_.source_proc());
-        named.envelope.mutate_source_host(source_.source_host());
-        named.envelope.mutate_source_incarnation(source_.source_incarnation());
-        named.envelope.mutate_role(source_.role());
-        events_.on_message(named, frame);
+        envelope.mutate_source_proc(source_.source_proc());
+        envelope.mutate_source_host(source_.source_host());
+        envelope.mutate_source_incarnation(source_.source_incarnation());
+        envelope.mutate_role(source_.role());
+        events_.on_message(message, frame);
       });
   return is_fit ? outcome : DataInbox::Outcome::malformed;
 }

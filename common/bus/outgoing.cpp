@@ -47,6 +47,7 @@ Outgoing::~Outgoing() {
 }
 
 void Outgoing::attach(Bus& bus) {
+  bus.share();
   bus_ = &bus;
   reactor_.add_turn_end([this] { report(); });
 }

@@ -24,26 +24,23 @@ std::uint64_t Postbox::first_number() {
   return static_cast<std::uint64_t>(std::chrono::nanoseconds(now).count()) >> 8;
 }
 
-std::uint64_t Postbox::post(const wire::Envelope& envelope, Bytes body, MessagePart* detached) {
+std::uint64_t Postbox::post(wire::Envelope&& envelope, Bytes body, MessagePart* detached) {
   const auto lock = session_.lock();
   return post_locked(envelope, body, detached);
 }
 
-std::uint64_t Postbox::post_locked(const wire::Envelope& unnumbered, Bytes body,
-                                   MessagePart* detached) {
-  wire::Envelope envelope = unnumbered;
+std::uint64_t Postbox::post_locked(wire::Envelope& envelope, Bytes body, MessagePart* detached) {
   envelope.mutate_sequence(next_);
-  const std::size_t length = body.size();
+  envelope.mutate_length(static_cast<std::uint32_t>(body.size()));
   const bool is_counted = is_tracked(envelope);
   if (is_counted && !sent_.has_room()) return 0;
-  if (auto* const outlet = outlet_for(envelope, length)) {
+  if (auto* const outlet = outlet_for(envelope, body.size())) {
     direct_.push(*outlet, envelope, body, detached);
   } else if (!session_.push_locked(envelope, body, detached)) {
     return 0;
   }
   if (is_counted) {
-    remember(receiver_of(envelope.destination_proc(), envelope.destination_host()), envelope,
-             length);
+    sent_.add(receiver_of(envelope.destination_proc(), envelope.destination_host()), envelope);
   } else if ((envelope.flags() & kFlagNoReturn) != 0) {
     ++no_return_;
   }
@@ -62,17 +59,12 @@ DirectOutlets::Outlet* Postbox::outlet_for(const wire::Envelope& envelope, std::
   return nullptr;
 }
 
-void Postbox::remember(const SentMessages::Receiver& to, wire::Envelope envelope,
-                       std::size_t length) {
-  envelope.mutate_length(static_cast<std::uint32_t>(length));
-  sent_.add(to, envelope);
-}
-
 std::uint64_t Postbox::post_cast(const CastPlan& plan, std::size_t piece, wire::Envelope envelope,
                                  MessagePart& part, std::size_t length) {
   const Bytes body = bytes_of(part.data(), part.size());
   const auto lock = session_.lock();
   envelope.mutate_sequence(next_);
+  envelope.mutate_length(static_cast<std::uint32_t>(length));
   const auto& ordinals = plan.pieces[piece].ordinals;
   if (direct_.is_enabled()) {
     for (const auto ordinal : ordinals)
@@ -82,7 +74,7 @@ std::uint64_t Postbox::post_cast(const CastPlan& plan, std::size_t piece, wire::
   if (is_tracked(envelope)) {
     for (const auto ordinal : ordinals) {
       const auto& target = plan.targets[ordinal];
-      remember(receiver_of(target.proc, target.host), envelope, length);
+      sent_.add(receiver_of(target.proc, target.host), envelope);
     }
   } else if ((envelope.flags() & kFlagNoReturn) != 0) {
     no_return_ += ordinals.size();
@@ -92,9 +84,9 @@ std::uint64_t Postbox::post_cast(const CastPlan& plan, std::size_t piece, wire::
 
 Postbox::Packed Postbox::pack(std::uint64_t proc, std::uint64_t host, std::uint32_t port,
                               Bytes body, MessagePart* detached, const Most& most) {
-  const wire::Envelope envelope = message_to(proc, host, port);
+  wire::Envelope envelope = message_to(proc, host, port);
   const auto lock = session_.lock();
-  if (!is_packable_ || body.size() > std::min(body_limit(), kBodyLimit) ||
+  if (!lock.owns_lock() || !is_packable_ || body.size() > std::min(body_limit(), kBodyLimit) ||
       (host != 0 && host != own_host_ && !known_hosts_.contains(host)))
     return {Packed::Outcome::not_now};
   const Outbox& outbox = session_.outbox();
@@ -124,6 +116,7 @@ Postbox::Direct Postbox::send_direct(std::uint64_t proc, std::uint64_t host, std
     return {Outcome::none};
   if (!outlet->is_free()) return {Outcome::behind};
   envelope.mutate_sequence(next_);
+  envelope.mutate_length(static_cast<std::uint32_t>(body.size()));
   FrameWriter writer(wire::Lane::data);
   // Still the caller's: the frame is gone before the caller goes on.
   writer.add_detached(
@@ -133,7 +126,7 @@ Postbox::Direct Postbox::send_direct(std::uint64_t proc, std::uint64_t host, std
   const bool has_left = send(leaving.frame, leaving.sent);
   if (leaving.sent == 0) return {Outcome::refused};
   ++outlet->carried;
-  remember(receiver_of(proc, host), envelope, body.size());
+  sent_.add(receiver_of(proc, host), envelope);
   if (!has_left) outlet->leaving = std::move(leaving);
   return {has_left ? Outcome::sent : Outcome::begun, next_++};
 }

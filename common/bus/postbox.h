@@ -40,11 +40,13 @@ class Postbox {
   };
   /// What became of a message that was to be packed.
   struct Packed {
-    enum class Outcome : std::uint8_t {
+    // 16 bits wide, so that the whole fits a register without a hole.
+    enum class Outcome : std::uint16_t {
       packed,
       /// It does not fit now; see Load.
       no_room,
-      /// It has to be sent by post(): its host is not known to our broker, or a session begins.
+      /// It has to be sent by post(): its host is not known to our broker, a session begins, or the
+      /// session is not shared.
       not_now,
     } outcome;
     /// Nothing was waiting before it, so nobody is about to flush.
@@ -85,7 +87,7 @@ class Postbox {
 
   /// Numbers and queues a message; the number, or 0 when the queue is full. `detached`: the part
   /// that the body is, moved from; null: the body is copied.
-  std::uint64_t post(const wire::Envelope& envelope, Bytes body, MessagePart* detached = nullptr);
+  std::uint64_t post(wire::Envelope&& envelope, Bytes body, MessagePart* detached = nullptr);
   /// The same for one piece of a cast: each of its ranks is a receiver. `part` has the whole body,
   /// of which `length` bytes are the sender's.
   std::uint64_t post_cast(const CastPlan& plan, std::size_t piece, wire::Envelope envelope,
@@ -145,12 +147,11 @@ class Postbox {
   Counts counts() const;
 
  private:
-  std::uint64_t post_locked(const wire::Envelope& envelope, Bytes body, MessagePart* detached);
+  /// Writes its number and length into the envelope.
+  std::uint64_t post_locked(wire::Envelope& envelope, Bytes body, MessagePart* detached);
   /// The outlet of the direct path that the message leaves by; null: it goes through the broker,
   /// and what waits in an outlet goes before it.
   DirectOutlets::Outlet* outlet_for(const wire::Envelope& envelope, std::size_t bytes);
-  /// Remembers a message that was pushed.
-  void remember(const SentMessages::Receiver& to, wire::Envelope envelope, std::size_t length);
 
   Session& session_;
   std::atomic<std::size_t> body_limit_ = kBodyLimit;

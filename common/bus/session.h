@@ -87,10 +87,11 @@ class Session {
   /// Queues a message; it leaves at the end of the turn, or once the broker gives credit. False
   /// when the queue is full.
   bool push(const wire::Envelope& envelope, Bytes body, MessagePart* detached = nullptr);
-  /// Guards the outbox: threads beside the reactor's push data into it while they hold this
-  /// (decision 30).
+  /// From now on threads beside the reactor's may push data (decision 30). Reactor's thread.
+  void share() noexcept { is_shared_.store(true, std::memory_order_release); }
+  /// Guards the outbox once it is shared. Before that the result owns nothing, and costs nothing.
   using Lock = std::unique_lock<AdaptiveMutex>;
-  Lock lock() const { return Lock(mutex_); }
+  Lock lock() const { return is_shared_.load(std::memory_order_acquire) ? Lock(mutex_) : Lock(); }
   /// push() for a caller that holds the lock.
   bool push_locked(const wire::Envelope& envelope, Bytes body, MessagePart* detached = nullptr) {
     return outbox_.push(envelope, body, detached);
@@ -165,6 +166,7 @@ class Session {
   Events events_;
   State state_ = State::idle;
   std::unique_ptr<BrokerSocket> socket_;
+  std::atomic<bool> is_shared_{false};
   mutable AdaptiveMutex mutex_;
   Outbox outbox_;  // guarded by mutex_
   std::atomic<Reactor::Time> sent_at_{Reactor::Time{}};

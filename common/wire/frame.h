@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <new>
 #include <vector>
 
 #include "common/base/block_pool.h"
@@ -63,6 +64,29 @@ constexpr std::size_t padded(std::size_t size) noexcept {
   return (size + 7) & ~std::size_t{7};
 }
 
+/// A copy with another length, lane and flags, made field by field: for an envelope that has just
+/// been written to. One wide load over narrow stores would wait until these have left the CPU's
+/// store buffer, which takes as long as all else that a short message costs.
+inline wire::Envelope copy_fields(const wire::Envelope& from, std::uint32_t length, wire::Lane lane,
+                                  std::uint32_t flags) noexcept {
+  return {from.destination_proc(),
+          from.destination_host(),
+          from.source_proc(),
+          from.source_host(),
+          from.source_incarnation(),
+          from.sequence(),
+          length,
+          from.port(),
+          from.kind(),
+          lane,
+          from.hop(),
+          from.role(),
+          flags};
+}
+inline wire::Envelope copy_fields(const wire::Envelope& from) noexcept {
+  return copy_fields(from, from.length(), from.lane(), from.flags());
+}
+
 /// One frame, ready to send: the packed part, and the bodies that ride detached.
 struct Frame {
   std::vector<MessagePart> parts;
@@ -121,11 +145,7 @@ class FrameWriter {
 
 inline void FrameWriter::write_envelope(char* at, const wire::Envelope& from, std::size_t length,
                                         std::uint32_t flags) {
-  wire::Envelope envelope = from;
-  envelope.mutate_length(static_cast<std::uint32_t>(length));
-  envelope.mutate_lane(lane_);
-  envelope.mutate_flags(flags);
-  std::memcpy(at, &envelope, sizeof envelope);
+  new (at) wire::Envelope(copy_fields(from, static_cast<std::uint32_t>(length), lane_, flags));
   bytes_ += kEnvelopeSize + length;
   ++count_;
 }
@@ -170,6 +190,8 @@ class FrameReader {
   /// is_malformed).
   bool next(Message& message);
   bool is_malformed() const noexcept { return malformed_; }
+  /// Whether next() would find nothing more to read.
+  bool is_at_end() const noexcept { return left_ == 0 || malformed_; }
 
  private:
   explicit FrameReader(std::vector<MessagePart>& parts)

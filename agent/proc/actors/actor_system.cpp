@@ -134,6 +134,7 @@ void ActorSystem::run_later() {
 ActorSystem::Delivery ActorSystem::on_data(const wire::Envelope& from, const wire::CallHeader& call,
                                            Bytes body, const std::optional<Point>& point,
                                            const std::shared_ptr<const void>& owner) {
+  if (!is_actor_port(from.port())) return Delivery::not_mine;
   wire::Envelope envelope = from;
   wire::CallHeader header = call;
   header.mutate_reserved(0);

@@ -61,11 +61,11 @@ void HandlerIntake::on_delivery(const Bus::Delivery& delivery) {
     case ActorSystem::Delivery::taken:
       if (!is_tracked(envelope)) return;
       if (runs_.untaken() == 0) return bus_->taken(envelope);
-      return add_message(nullptr, delivery, std::nullopt);
+      return add_taken(envelope);
   }
   const auto found = parts_.handlers.find(envelope.port());
   if (found == parts_.handlers.end()) {
-    const bool is_of_actor = envelope.port() > UINT32_MAX / 2;
+    const bool is_of_actor = is_actor_port(envelope.port());
     const Error error(
         ErrorCode::no_such_port,
         parts_.bootstrap.proc.to_string() +
@@ -78,16 +78,20 @@ void HandlerIntake::on_delivery(const Bus::Delivery& delivery) {
                                 std::min(delivery.body.size(), kBodyLimit),
                             runs_.open_size()))
     return bus_->give_back(envelope, is_behind());
-  add_message(&found->second, delivery, std::move(point));
+  add_message(found->second, delivery, std::move(point));
 }
 
-void HandlerIntake::add_message(const ProcProgram::Handler* handler, const Bus::Delivery& delivery,
+void HandlerIntake::add_message(const ProcProgram::Handler& handler, const Bus::Delivery& delivery,
                                 std::optional<Point> point) {
   MessageRun& run = runs_.open();
   const Point* const kept = point ? run.keep(std::move(*point)) : nullptr;
-  // A message for an actor keeps no frame.
-  run.add({handler, delivery.envelope, handler == nullptr ? Bytes() : delivery.body, kept},
-          handler == nullptr ? nullptr : delivery.frame);
+  run.add(handler, delivery.envelope, delivery.body, kept, delivery.frame);
+  if (run.is_full()) close_run();
+}
+
+void HandlerIntake::add_taken(const wire::Envelope& envelope) {
+  MessageRun& run = runs_.open();
+  run.add_waiting(envelope);
   if (run.is_full()) close_run();
 }
 

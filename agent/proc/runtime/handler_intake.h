@@ -69,9 +69,10 @@ class HandlerIntake {
   std::optional<BusyHandler> find_busy(HandlerWatch::Time now, HandlerWatch::Duration limit);
 
  private:
-  /// A message for a handler; null: for an actor, which has it already.
-  void add_message(const ProcProgram::Handler* handler, const Bus::Delivery& delivery,
+  void add_message(const ProcProgram::Handler& handler, const Bus::Delivery& delivery,
                    std::optional<Point> point);
+  /// A message that an actor has already: it counts as taken after those for the handlers.
+  void add_taken(const wire::Envelope& envelope);
   void add_call(const ProcProgram::Handler& handler, const Bus::Delivery& delivery,
                 std::optional<Point> point);
   /// On the handlers' thread.

@@ -6,13 +6,22 @@
 
 namespace meshbus::mesh_proc {
 
-void MessageRun::add(Message message, const std::shared_ptr<const void>& frame) {
+void MessageRun::add(const ProcProgram::Handler& handler, const wire::Envelope& envelope,
+                     Bytes body, const Point* point, const std::shared_ptr<const void>& frame) {
   if (frame && (frames_.empty() || frames_.back() != frame)) frames_.push_back(frame);
-  if (frame) message.frame = frames_.size() - 1;
+  count(body.size());
+  messages_.emplace_back(&handler, envelope, body, point, frame ? frames_.size() - 1 : kNoFrame);
+}
+
+void MessageRun::add_waiting(const wire::Envelope& envelope) {
+  count(0);
+  messages_.emplace_back(nullptr, envelope, Bytes(), nullptr, kNoFrame);
+}
+
+void MessageRun::count(std::size_t body) {
   if (messages_.size() == 1) messages_.reserve(kMost);
-  messages_.push_back(message);
   // Larger bodies are counted where they were put together (ChunkStore).
-  bytes_ += sizeof message + std::min(message.body.size(), kBodyLimit);
+  bytes_ += sizeof(Message) + std::min(body, kBodyLimit);
 }
 
 void MessageRun::reset() {

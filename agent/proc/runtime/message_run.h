@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/base/bytes.h"
+#include "common/wire/frame.h"
 #include "meshbus/point.h"
 #include "meshbus/proc.h"
 #include "wire/frame_generated.h"
@@ -24,16 +25,26 @@ class MessageRun {
   static constexpr std::size_t kMost = 512;
   static constexpr std::size_t kNoFrame = SIZE_MAX;
   struct Message {
-    const ProcProgram::Handler*
-        handler;  ///< Null: it is not for a handler, and only waits for its turn.
+    Message(const ProcProgram::Handler* its_handler, const wire::Envelope& its_envelope,
+            Bytes its_body, const Point* its_point, std::size_t its_frame)
+        : handler(its_handler),
+          envelope(copy_fields(its_envelope)),
+          body(its_body),
+          point(its_point),
+          frame(its_frame) {}
+
+    const ProcProgram::Handler* handler;  ///< Null: see add_waiting().
     wire::Envelope envelope;
     Bytes body;
-    const Point* point;            ///< The place of this rank in a cast; may be null.
-    std::size_t frame = kNoFrame;  ///< For add(), and owner_of().
+    const Point* point;  ///< The place of this rank in a cast; may be null.
+    std::size_t frame;   ///< For owner_of().
   };
 
-  /// `frame` keeps the body.
-  void add(Message message, const std::shared_ptr<const void>& frame);
+  /// `frame` keeps the body; it may be null.
+  void add(const ProcProgram::Handler& handler, const wire::Envelope& envelope, Bytes body,
+           const Point* point, const std::shared_ptr<const void>& frame);
+  /// Adds a message that is not for a handler, and only waits for its turn.
+  void add_waiting(const wire::Envelope& envelope);
   /// What keeps the body of a message while it is handled; null: nothing does.
   const std::shared_ptr<const void>* owner_of(const Message& message) const noexcept {
     return message.frame == kNoFrame ? nullptr : &frames_[message.frame];
@@ -76,6 +87,8 @@ class MessageRun {
   void reset();
 
  private:
+  void count(std::size_t body);
+
   std::vector<Message> messages_;
   std::vector<std::shared_ptr<const void>> frames_;
   std::deque<Point> points_;

@@ -106,12 +106,14 @@ Result<void> MessageSender::send_by_visit(const ProcId& to, std::uint32_t port, 
                                   : bus.send(destination, port, bytes);
     see_off(bus, /*is_urgent=*/!sent);
     // A better way may be found to a host that no connection knows.
-    if (way->is_known)
+    if (way->is_known) {
+      bus.share();
       route_to(to) = {to,
                       number_,
                       routes_.load(std::memory_order_relaxed),
                       &bus,
                       {destination.proc, destination.host, {}}};
+    }
     if (!sent)
       return fail(
           sent.error().within("send to " + to.to_string() + ", port " + std::to_string(port)));

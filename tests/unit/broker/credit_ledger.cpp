@@ -17,8 +17,8 @@ namespace {
 
 using Released = std::vector<std::pair<ConnectionId, std::size_t>>;
 
-void add(CreditLedger& ledger, std::optional<ConnectionId> sender, std::size_t bytes) {
-  Charge charge{sender, sender ? bytes : 0};
+void add(CreditLedger& ledger, ConnectionId sender, std::size_t bytes) {
+  Charge charge{sender, sender != kNoConnection ? bytes : 0};
   ledger.add(charge, bytes);
   CHECK_FALSE(charge.is_due());
 }
@@ -37,7 +37,7 @@ TEST_CASE(
   add(ledger, 1, 100);
   add(ledger, 1, 50);
   add(ledger, 2, 10);
-  add(ledger, std::nullopt, 30);
+  add(ledger, kNoConnection, 30);
   add(ledger, 1, 5);
   Released released;
   const auto note = [&](ConnectionId sender, std::size_t bytes) {
@@ -86,7 +86,7 @@ TEST_CASE("credit_ledger: nothing is released twice or forgotten") {
     if (random() % 3 != 0) {
       const ConnectionId sender = random() % 5;
       const std::size_t bytes = 1 + random() % 2000;
-      add(ledger, sender == 0 ? std::nullopt : std::optional(sender), bytes);
+      add(ledger, sender == 0 ? kNoConnection : sender, bytes);
       if (sender != 0) charged[sender] += bytes;
     } else {
       ledger.release(random() % 5000, note);
@@ -124,15 +124,15 @@ TEST_CASE(
 TEST_CASE("peer_outbox: each message is taken out with its charge, unless that was written off") {
   PeerOutbox outbox({.bytes = 1000, .count = 10}, /*is_link=*/false);
   const std::size_t size = sizeof(wire::Envelope) + 1;
-  const auto push = [&](const std::string& body, std::optional<ConnectionId> sender) {
-    Charge charge{sender, sender ? size : 0};
+  const auto push = [&](const std::string& body, ConnectionId sender) {
+    Charge charge{sender, sender != kNoConnection ? size : 0};
     REQUIRE(outbox.push(envelope_of(wire::Lane::data), body, nullptr, charge));
   };
   push("a", 7);
   outbox.write_off([](ConnectionId, std::size_t) {});
   push("b", 7);
   push("c", 7);
-  push("d", std::nullopt);
+  push("d", kNoConnection);
   std::vector<std::pair<std::string, std::size_t>> taken;
   outbox.take_all([&](const wire::Envelope&, Bytes body, const Charge& charge) {
     taken.emplace_back(std::string(body), charge.bytes);

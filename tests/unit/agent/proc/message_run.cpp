@@ -26,9 +26,9 @@ TEST_CASE("message_run: is handled in order, and keeps the frames of its bodies 
   auto frame = std::make_shared<const std::string>("ab");
   const std::weak_ptr<const std::string> watched = frame;
   MessageRun run;
-  run.add({&kHandler, numbered(1), Bytes(*frame).substr(0, 1), nullptr}, frame);
-  run.add({nullptr, numbered(2), {}, nullptr}, nullptr);
-  run.add({&kHandler, numbered(3), Bytes(*frame).substr(1, 1), nullptr}, frame);
+  run.add(kHandler, numbered(1), Bytes(*frame).substr(0, 1), nullptr, frame);
+  run.add_waiting(numbered(2));
+  run.add(kHandler, numbered(3), Bytes(*frame).substr(1, 1), nullptr, frame);
   frame.reset();
   CHECK(run.size() == 3);
   std::string handled;
@@ -40,7 +40,7 @@ TEST_CASE("message_run: is handled in order, and keeps the frames of its bodies 
 TEST_CASE("message_run: each message is told to be taken once, when its handler has begun") {
   MessageRuns runs;
   for (std::uint64_t i = 1; i <= 3; ++i)
-    runs.open().add({&kHandler, numbered(i), {}, nullptr}, nullptr);
+    runs.open().add(kHandler, numbered(i), {}, nullptr, nullptr);
   CHECK(runs.untaken() == 3);
   const auto run = runs.close();
   CHECK(runs.untaken() == 3);
@@ -74,7 +74,7 @@ TEST_CASE("message_run: runs are handled by one thread while another one fills a
   for (std::uint64_t i = 0; i < kRuns; ++i) {
     auto frame = std::make_shared<const std::string>("body");
     while (!runs.open().is_full())
-      runs.open().add({&kHandler, numbered(next++), *frame, nullptr}, frame);
+      runs.open().add(kHandler, numbered(next++), *frame, nullptr, frame);
     if (handlers.joinable()) handlers.join();
     handlers = std::thread([run = runs.close()] {
       run->run([](const MessageRun::Message& message) { CHECK(message.body == "body"); });
@@ -89,7 +89,7 @@ TEST_CASE("message_run: runs are handled by one thread while another one fills a
 
 TEST_CASE("message_run: a run that is not handled after all leaves nothing to wait for") {
   MessageRuns runs;
-  runs.open().add({&kHandler, numbered(1), {}, nullptr}, nullptr);
+  runs.open().add(kHandler, numbered(1), {}, nullptr, nullptr);
   runs.close();
   runs.drop_last();
   CHECK(runs.untaken() == 0);
