@@ -24,6 +24,8 @@ constexpr milliseconds kAwaitLimit{2000};
 constexpr milliseconds kNothingLeft{2000};
 /// The time between two tries.
 constexpr milliseconds kAgain{250};
+/// The same while there is no broker to ask: it comes back, or its host ends.
+constexpr milliseconds kNoBroker{20};
 /// The same while only descendants are left, which have been killed.
 constexpr milliseconds kSoon{10};
 
@@ -60,13 +62,21 @@ void MeshStop::ask(std::size_t place, Body body, milliseconds limit, Taker take)
 }
 
 void MeshStop::again(std::size_t place, Step step) {
-  after(kAgain, place, step);
+  after(is_connected() ? kAgain : kNoBroker, place, step);
 }
 
 void MeshStop::after(milliseconds pause, std::size_t place, Step step) {
   core_.reactor().after(pause, [self = shared_from_this(), place, step] {
-    if (!self->is_over_) (self.get()->*step)(place);
+    if (self->is_over_) return;
+    if (self->is_connected()) return (self.get()->*step)(place);
+    // What is asked now would wait until a broker is there again.
+    if (!self->may_end_with_host(place)) self->again(place, step);
   });
+}
+
+bool MeshStop::is_connected() const {
+  const auto* const bus = connection_.gateway().bus();
+  return bus == nullptr || bus->is_up();  // without one, ask() says why
 }
 
 milliseconds MeshStop::left(milliseconds most) const {
@@ -166,8 +176,15 @@ bool MeshStop::has_ended(const Place& place) const {
   return !found && found.error().code() == ErrorCode::not_exist;
 }
 
+bool MeshStop::has_said_bye(const Place& place) const {
+  const auto* const bus = connection_.gateway().bus();
+  return bus != nullptr && bus->has_broker_left() && bus->self() &&
+         bus->self()->host() == place.host;
+}
+
 bool MeshStop::may_end_with_host(std::size_t index) {
   if (!has_ended(places_[index])) return false;
+  if (has_said_bye(places_[index])) return end_with_host(places_[index]), true;
   core_.reactor().after(kNothingLeft, [self = shared_from_this(), index] {
     if (self->is_over_) return;
     auto& place = self->places_[index];

@@ -58,9 +58,10 @@ class MeshStop : public std::enable_shared_from_this<MeshStop> {
   void on_ordered(std::size_t place, const Result<ControlMessage>& answer);
   void on_read(std::size_t place, const Result<ControlMessage>& answer);
   void on_awaited(std::size_t place, const Result<ControlMessage>& answer);
-  /// Does that step a little later.
+  /// Does that step a little later, and not before there is a broker to ask.
   void again(std::size_t place, Step step);
   void after(std::chrono::milliseconds pause, std::size_t place, Step step);
+  bool is_connected() const;
   template <typename Body>
   void ask(std::size_t place, Body body, std::chrono::milliseconds limit, Taker take);
 
@@ -69,6 +70,8 @@ class MeshStop : public std::enable_shared_from_this<MeshStop> {
   /// Whether that is a host of this machine that has ended: nobody listens at its socket any more,
   /// which its warden holds open, and nothing outlives the warden.
   bool has_ended(const Place& place) const;
+  /// Whether its broker has said that the host ends, which it does after all else there.
+  bool has_said_bye(const Place& place) const;
   /// Whether it has ended. If so, its ranks count as ended when nothing of them can be left.
   bool may_end_with_host(std::size_t place);
   /// Its ranks have ended with it.

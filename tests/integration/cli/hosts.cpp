@@ -277,6 +277,31 @@ TEST_CASE("cli: a stop that waits for ranks ends when their host has ended") {
   CHECK(launcher.wait_exit(in_time).code.has_value());
 }
 
+TEST_CASE("cli: a stop whose question nobody answers ends with the host that ends in order") {
+  StandingHost host({"--grace", "10ms"});
+  Process launcher(
+      cli({"run", "--hosts", host.address(), "--name", "deaf", "--grace", "100s", "--no-prefix",
+           "--", "sh", "-c", "trap '' TERM; echo up; exec " + own_sleep()}));
+  launcher.wait_for_output("up\n", in_time);
+  Process stop(
+      cli({"stop", "deaf", "--grace", "100s", "--timeout", "200s", "--hosts", host.address()}));
+  REQUIRE(wait_until(
+      [&] {
+        return run_cli({"ps", "--hosts", host.address()}).out.find(" stopping") !=
+               std::string::npos;
+      },
+      in_time));
+  const auto roles = host.roles();
+  REQUIRE(::kill(roles.agent, SIGSTOP) == 0);
+  REQUIRE(::kill(roles.warden, SIGTERM) == 0);
+  REQUIRE(wait_until([&] { return is_gone(roles.warden); }, in_time));
+  // It waited for 5 s for an answer, and for 2 s more.
+  CHECK(stop.wait_exit(4s) == ExitStatus::exited(0));
+  INFO(stop.err());
+  CHECK(stop.out().find(": 1 rank ended") != std::string::npos);
+  CHECK(launcher.wait_exit(in_time).code.has_value());
+}
+
 TEST_CASE("cli: shutdown ends hosts and their procs, and the address can be bound again at once") {
   const TempDir dir;
   const Words tcp_host = {"--insecure", "--bind", "tcp:127.0.0.1:0"};
