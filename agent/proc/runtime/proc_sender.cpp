@@ -98,13 +98,16 @@ void ProcSender::call(const ProcId& to, std::uint32_t port, const BodyParts& bod
                       std::chrono::milliseconds deadline, Bus::CallAnswer answer, bool is_last) {
   const auto limit = std::clamp<std::chrono::milliseconds>(deadline, std::chrono::milliseconds(0),
                                                            std::chrono::milliseconds(UINT32_MAX));
-  const auto how = how_to_hold(body, to.host() == bootstrap_.proc.host());
+  const bool is_here = to.host() == bootstrap_.proc.host();
+  const auto how = how_to_hold(body, is_here);
   if (!how) return answer(fail(how.error()));
   const HeldBody held(body, *how);
+  // Our own host needs no introduction.
+  const Destination destination = is_here ? known_procs(number_).proc(to) : Destination::to(to);
   const auto done = outgoing_.use(
       [&](Bus& bus) -> Result<void> {
         if (is_cut_) return fail(is_ending());
-        bus.call(Destination::to(to), port, held, limit, answer);
+        bus.call(destination, port, held, limit, answer);
         return {};
       },
       is_last);
