@@ -31,6 +31,41 @@ TEST_CASE("outgoing: a sender waits until there is room for what it has, and no 
   CHECK(room.is_full({1000, 3}).code() == ErrorCode::queue_full);
 }
 
+TEST_CASE("postbox: other threads pack nothing before the session is shared, and all of it after") {
+  Reactor reactor;
+  Session::Options options;
+  options.endpoint = "ipc:///nobody/listens";
+  Session session(reactor, options, {});
+  Postbox postbox(session);
+  postbox.set_packable(true);
+  using Outcome = Postbox::Packed::Outcome;
+  const Postbox::Most most{.bytes = 16 * 1024 * 1024};
+  CHECK_FALSE(session.lock().owns_lock());
+  CHECK(postbox.pack(1, 0, 5, "body", nullptr, most).outcome == Outcome::not_now);
+  CHECK(postbox.load().queued == 0);
+  session.share();
+  CHECK(session.lock().owns_lock());
+  constexpr std::size_t kEach = 20'000;
+  std::atomic<std::size_t> packed{0};
+  std::vector<std::thread> senders;
+  for (std::uint64_t proc = 1; proc <= 2; ++proc) {
+    senders.emplace_back([&, proc] {
+      for (std::size_t i = 0; i < kEach; ++i)
+        packed +=
+            postbox.pack(proc, 0, 5, "body", nullptr, most).outcome == Outcome::packed ? 1 : 0;
+    });
+  }
+  for (std::size_t i = 0; i < kEach; ++i)
+    packed += postbox.post(Destination{3, 0, {}}.envelope(5, wire::Kind::message, wire::Lane::data),
+                           "body") != 0
+                  ? 1
+                  : 0;
+  for (auto& sender : senders) sender.join();
+  CHECK(packed == 3 * kEach);
+  CHECK(postbox.load().queued == 3 * kEach);
+  CHECK(postbox.counts().sent.sent == 3 * kEach);
+}
+
 TEST_CASE("outgoing: the flusher flushes at least once after each time that it is asked") {
   std::atomic<std::uint64_t> packed{0}, left{0};
   std::atomic<std::uint64_t> flushes{0};
