@@ -2,6 +2,7 @@
 #include "tests/lab/lab.h"
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
 
 #include <algorithm>
 #include <csignal>
@@ -9,6 +10,7 @@
 #include <filesystem>
 #include <set>
 
+#include "common/base/unique_fd.h"
 #include "tests/support/environment.h"
 #include "tests/support/process_table.h"
 #include "tests/support/temp_dir.h"
@@ -16,6 +18,7 @@
 
 using namespace std::chrono_literals;
 using namespace meshbus::test;
+using meshbus::UniqueFd;
 
 namespace {
 
@@ -45,6 +48,22 @@ std::string users_of(const std::vector<std::string>& namespaces) {
   return found;
 }
 
+/// Keeps these namespaces from ending, so that no lab beside this one gets the number of one of
+/// them.
+std::vector<UniqueFd> hold(const std::vector<std::string>& namespaces) {
+  std::set<std::string> wanted(namespaces.begin(), namespaces.end());
+  std::vector<UniqueFd> held;
+  for (const ProcessInfo& one : all_processes()) {
+    for (const char* kind : {"net", "pid", "mnt", "uts", "ipc"}) {
+      const auto link = "/proc/" + std::to_string(one.pid) + "/ns/" + kind;
+      std::error_code gone;
+      if (wanted.erase(fs::read_symlink(link, gone).string()) == 0) continue;
+      held.emplace_back(::open(link.c_str(), O_RDONLY | O_CLOEXEC));
+    }
+  }
+  return held;
+}
+
 std::string interfaces() {
   return run({"ip", "-o", "link"}, in_time).out;
 }
@@ -71,6 +90,7 @@ void up_and_down(std::size_t hosts) {
   const auto start = std::chrono::steady_clock::now();
   std::vector<std::string> namespaces;
   std::string room, cgroup;
+  std::vector<UniqueFd> held;
   long up = 0;
   {
     Lab lab(hosts);
@@ -82,10 +102,13 @@ void up_and_down(std::size_t hosts) {
     CHECK(std::set<std::string>(namespaces.begin(), namespaces.end()).size() == (hosts + 1) * 5);
     CHECK(reaches(lab.host(0), lab.host(hosts - 1), 5s));
     CHECK(users_of(namespaces) != "");
+    held = hold(namespaces);
+    CHECK(held.size() == namespaces.size());
     CHECK(fs::exists(room));
   }
   const long down = milliseconds_since(start) - up;
   CHECK(users_of(namespaces) == "");
+  held.clear();
   CHECK_FALSE(fs::exists(room));
   CHECK_FALSE((!cgroup.empty() && fs::exists(cgroup)));
   CHECK(interfaces() == links);
