@@ -69,7 +69,7 @@ void MeshStop::after(milliseconds pause, std::size_t place, Step step) {
   core_.reactor().after(pause, [self = shared_from_this(), place, step] {
     if (self->is_over_) return;
     if (self->is_connected()) return (self.get()->*step)(place);
-    // What is asked now would wait until a broker is there again.
+    // A question would wait now until a broker is there again.
     if (!self->may_end_with_host(place)) self->again(place, step);
   });
 }

@@ -27,6 +27,33 @@ json ps(const std::string& hosts, const Words& more = {}) {
   return parse_json(finished.out);
 }
 
+/// A run whose rank ignores SIGTERM, and a stop that waits for that rank.
+struct DeafMesh {
+  Process launcher;
+  Process stop;
+
+  explicit DeafMesh(const std::string& hosts)
+      : launcher(cli({"run", "--hosts", hosts, "--name", "deaf", "--grace", "100s", "--no-prefix",
+                      "--", "sh", "-c", "trap '' TERM; echo up; exec " + own_sleep()})),
+        stop(begin_stop(launcher, hosts)) {
+    const auto is_stopping = [&] {
+      return run_cli({"ps", "--hosts", hosts}).out.find(" stopping") != std::string::npos;
+    };
+    REQUIRE(wait_until(is_stopping, in_time));
+  }
+  static Process begin_stop(Process& launcher, const std::string& hosts) {
+    launcher.wait_for_output("up\n", in_time);
+    return Process(cli({"stop", "deaf", "--grace", "100s", "--timeout", "200s", "--hosts", hosts}));
+  }
+  /// The host has ended: so do the stop, within `limit`, and the run.
+  void check_ended(std::chrono::milliseconds limit) {
+    CHECK(stop.wait_exit(limit) == ExitStatus::exited(0));
+    INFO(stop.err());
+    CHECK(stop.out().find(": 1 rank ended") != std::string::npos);
+    CHECK(launcher.wait_exit(in_time).code.has_value());
+  }
+};
+
 /// A run on hosts whose ranks sleep until they are stopped.
 struct SleepingMesh {
   std::string sleep = own_sleep();
@@ -258,48 +285,20 @@ TEST_CASE("cli: stop ends a mesh by its base name, and its launcher hears of it"
 
 TEST_CASE("cli: a stop that waits for ranks ends when their host has ended") {
   StandingHost host;
-  Process launcher(
-      cli({"run", "--hosts", host.address(), "--name", "deaf", "--grace", "100s", "--no-prefix",
-           "--", "sh", "-c", "trap '' TERM; echo up; exec " + own_sleep()}));
-  launcher.wait_for_output("up\n", in_time);
-  Process stop(
-      cli({"stop", "deaf", "--grace", "100s", "--timeout", "200s", "--hosts", host.address()}));
-  REQUIRE(wait_until(
-      [&] {
-        return run_cli({"ps", "--hosts", host.address()}).out.find(" stopping") !=
-               std::string::npos;
-      },
-      in_time));
+  DeafMesh deaf(host.address());
   REQUIRE(::kill(host.roles().warden, SIGKILL) == 0);
-  CHECK(stop.wait_exit(in_time) == ExitStatus::exited(0));
-  INFO(stop.err());
-  CHECK(stop.out().find(": 1 rank ended") != std::string::npos);
-  CHECK(launcher.wait_exit(in_time).code.has_value());
+  deaf.check_ended(in_time);
 }
 
 TEST_CASE("cli: a stop whose question nobody answers ends with the host that ends in order") {
   StandingHost host({"--grace", "10ms"});
-  Process launcher(
-      cli({"run", "--hosts", host.address(), "--name", "deaf", "--grace", "100s", "--no-prefix",
-           "--", "sh", "-c", "trap '' TERM; echo up; exec " + own_sleep()}));
-  launcher.wait_for_output("up\n", in_time);
-  Process stop(
-      cli({"stop", "deaf", "--grace", "100s", "--timeout", "200s", "--hosts", host.address()}));
-  REQUIRE(wait_until(
-      [&] {
-        return run_cli({"ps", "--hosts", host.address()}).out.find(" stopping") !=
-               std::string::npos;
-      },
-      in_time));
+  DeafMesh deaf(host.address());
   const auto roles = host.roles();
   REQUIRE(::kill(roles.agent, SIGSTOP) == 0);
   REQUIRE(::kill(roles.warden, SIGTERM) == 0);
   REQUIRE(wait_until([&] { return is_gone(roles.warden); }, in_time));
   // It waited for 5 s for an answer, and for 2 s more.
-  CHECK(stop.wait_exit(4s) == ExitStatus::exited(0));
-  INFO(stop.err());
-  CHECK(stop.out().find(": 1 rank ended") != std::string::npos);
-  CHECK(launcher.wait_exit(in_time).code.has_value());
+  deaf.check_ended(4s);
 }
 
 TEST_CASE("cli: shutdown ends hosts and their procs, and the address can be bound again at once") {
