@@ -54,7 +54,8 @@
 /// Threads. The library has one hidden thread for everything that moves bytes, so a proc stays
 /// reachable while main() computes; a thread that waits in call() does its work meanwhile. Handlers
 /// run on one other thread, one at a time, in the order in which messages came; main() runs on the
-/// thread that called bootstrap().
+/// thread that called bootstrap(). The hidden thread takes no signal of the program; that
+/// of handlers does, and while a signal's handler runs there, messages may wait.
 ///
 /// Several procs of one process (ProcSpec::procs_per_process): all of this is there once for each,
 /// main() and handlers of each on threads of their own and at the same time, while bootstrap()
