@@ -263,13 +263,13 @@ RestartPlan MeshController::restart_plan(const HostAddr& host, Time now) const {
   });
 }
 
-bool MeshController::knows_all_hosts() {
+bool MeshController::knows_all_hosts(bool may_miss_silent) {
   bool is_known = true;
   for (auto& [host, part] : parts_) {
-    if (part.are_ranks_known()) continue;
-    is_known = false;
+    if (part.are_ranks_known() || (revival_.is_begun() && !part.is_missed)) continue;
     // The list that does not have it may be older than the mesh.
     if (part.absent_since) part.wants_state = true;
+    is_known = is_known && may_miss_silent && part.is_silent;
   }
   return is_known;
 }
@@ -277,7 +277,9 @@ bool MeshController::knows_all_hosts() {
 bool MeshController::lose_unheard(Time now) {
   bool is_any = false;
   for (auto& [host, part] : parts_) {
-    if (part.is_whole || !part.word.is_denial()) continue;
+    if (!part.are_ranks_known() || (revival_.is_begun() && !part.is_missed)) continue;
+    part.is_missed = false;
+    if (part.is_whole) continue;
     is_any = ranks_.add_unheard(host, layouts_.present().ranks_on(host)) || is_any;
     ranks_.lose_all_but(host, {}, layouts_.first_leaving(), now);
   }
@@ -289,11 +291,16 @@ bool MeshController::judge(std::span<const WatchEvent> events, Time now) {
   const MeshRevival::Mesh mesh{ranks_, owners_, layouts_.present()};
   if (revival_.is_begun()) {
     revival_.on_told(ranks_, events, now);
+    knows_all_hosts(true);
+    if (lose_unheard(now)) return true;
   } else {
     const auto plan = owners_.restarts();
     const bool is_known = region() != nullptr && !is_partial_ && book().seen() != 0;
-    if (!plan || plan->is_over || !is_known || !knows_all_hosts()) return false;
+    if (!plan || plan->is_over || !is_known) return false;
+    // A gang restarts after the end of all its ranks, also of those on a host that does not answer.
+    if (!knows_all_hosts(plan->policy.gang == Gang::one)) return false;
     if (lose_unheard(now)) return true;
+    for (auto& [host, part] : parts_) part.is_missed = !part.are_ranks_known();
     revival_.begin(mesh, *plan, now);
   }
   revival_.follow_hosts(mesh);
@@ -365,9 +372,9 @@ MeshController::Actions MeshController::settle(Time now) {
   apply_layout(now);
   take_events(actions, now);
   apply_layout(now);
-  if (judge(actions.events, now)) {
+  if (const auto judged = actions.events.size(); judge(actions.events, now)) {
     take_events(actions, now);
-    judge({}, now);
+    judge(std::span(actions.events).subspan(judged), now);
   }
   take_events(actions, now);
   if (revival_.is_begun()) {

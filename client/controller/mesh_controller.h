@@ -155,8 +155,9 @@ class MeshController {
   /// All that the agent has: live ranks that are not in it are lost.
   void take_whole(Entry& here, const RankUpdate& update, Time now);
   bool is_over(Time now) const;
-  /// Whether the ranks of all hosts are known; asks for what is missing.
-  bool knows_all_hosts();
+  /// Whether the ranks of all hosts are known, or, if so wanted, of all that answer; asks for what
+  /// is missing.
+  bool knows_all_hosts(bool may_miss_silent);
   /// The hosts that deny a mesh of which nothing was heard there were started again: its ranks
   /// there are lost. Returns whether there are some that were not told.
   bool lose_unheard(Time now);

@@ -62,6 +62,8 @@ struct MeshPart {
   Time ask_after{};
   bool is_silent = false;
   std::string problem = {};
+  /// Restarts began without its ranks, as it did not answer: they are taken in when it does.
+  bool is_missed = false;
   /// query_failed was reported.
   bool has_failed = false;
   OwnerWord word = {};

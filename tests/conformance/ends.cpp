@@ -50,9 +50,14 @@ TEST_CASE(
     CHECK(hosts.shutdown(in_time).error().to_string() == shut.error().to_string());
   }
   SUBCASE("it is dead") {
-    ::kill(second.roles().warden, SIGKILL);
+    // The agent outlives its procs for a moment, in which it would still answer.
+    const auto roles = second.roles();
+    ::kill(roles.warden, SIGKILL);
     REQUIRE(wait_until(
-        [&] { return !second.process().is_running() && processes_with(sleep).size() == 2; },
+        [&] {
+          return !second.process().is_running() && is_gone(roles.agent) &&
+                 processes_with(sleep).size() == 2;
+        },
         in_time));
     const auto shut = hosts.shutdown(12s, 500ms);
     CHECK(first.process().wait_exit(in_time) == ExitStatus::exited(0));

@@ -246,6 +246,28 @@ TEST_CASE(
 }
 
 TEST_CASE(
+    "pair: a controller that is started after a host was lost has its mesh, and restarts the ranks "
+    "on the others") {
+  Paired paired(3);
+  const auto first = paired.actor();
+  const auto term = paired.term_of(first);
+  // The other one hears of the mesh from those hosts alone that are left.
+  paired.controller(1 - first).send_signal(SIGKILL);
+  paired.controller(1 - first).wait_exit(in_time);
+  paired.spawn({"-n", "3", "--restart", "on-failure:1000"});
+  REQUIRE(paired.are_up(0));
+  paired.controller(first).send_signal(SIGKILL);
+  REQUIRE(::kill(paired.host(0).roles().warden, SIGKILL) == 0);
+  paired.controller(first).wait_exit(in_time);
+  paired.start(1 - first);
+  CHECK(paired.actor(first) == 1 - first);
+  CHECK(paired.term_of(1 - first) > term);
+  REQUIRE(paired.restarts_on(1));
+  REQUIRE(paired.restarts_on(2));
+  REQUIRE(paired.restarts_on(1));
+}
+
+TEST_CASE(
     "pair: a host that is cut off together with the controller that acts is claimed when it is "
     "back, and each of its ranks has one owner all the time") {
   Paired paired(3);

@@ -129,13 +129,19 @@ class Paired {
   bool restarts_on(std::size_t host) {
     const auto before = rank_on(host, host);
     REQUIRE(::kill(before.at("pid").get<pid_t>(), SIGKILL) == 0);
-    return wait_until(
+    const bool is_up = wait_until(
         [&] {
           const auto now = rank_on(host, host);
           return now.at("status") == "ready" &&
                  now.at("restarts").get<int>() == before.at("restarts").get<int>() + 1;
         },
         in_time);
+    if (!is_up) {
+      for (auto& [number, process] : controllers_)
+        MESSAGE("controller " << number << ":\n" << process->out() << process->err());
+      MESSAGE("before: " << before.dump() << "\nnow: " << rank_on(host, host).dump());
+    }
+    return is_up;
   }
   bool are_up(std::uint64_t restarts_in_all) {
     return wait_until(

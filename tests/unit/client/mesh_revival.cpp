@@ -186,6 +186,71 @@ TEST_CASE(
 }
 
 TEST_CASE(
+    "mesh_controller: a host that does not answer, and of which nothing was heard, keeps no rank "
+    "of "
+    "the others from being restarted; a gang waits for it") {
+  const auto owner_with = [](Gang gang) {
+    return OwnerUpdate{
+        .owner = "unix:/a,controller",
+        .may_restart = true,
+        .restarts =
+            RestartPlan{.policy = {.on = RestartPolicy::On::failure, .gang = gang, .jitter = 0}}};
+  };
+  const auto begin = [&](Gang gang) {
+    auto mesh = make();
+    auto news = news_of({rank_of(0), rank_of(1)});
+    news.ranks_update.owner = owner_with(gang);
+    mesh.listed(kA, news, t0);
+    mesh.answered({Order::stream, kA}, news, t0);
+    mesh.host_changed(kB, true, "no answer", t0);
+    mesh.own(true, t0);
+    return mesh;
+  };
+  const auto kill = [](MeshController& mesh, std::uint64_t rank) {
+    return mesh.pushed(kA, {{rank_of(rank, wire::ProcState::killed, 2)}, {exit_report_of(rank)}},
+                       t0 + 1s);
+  };
+  const auto count = [](const MeshController::Actions& actions, WatchEvent::Kind kind) {
+    return std::count_if(actions.events.begin(), actions.events.end(),
+                         [kind](const auto& event) { return event.kind == kind; });
+  };
+  auto gang = begin(Gang::all);
+  CHECK(count(kill(gang, 0), WatchEvent::Kind::restarting) == 0);
+
+  auto mesh = begin(Gang::one);
+  CHECK(count(kill(mesh, 0), WatchEvent::Kind::restarting) == 1);
+  const auto started = mesh.turn(t0 + 2s).orders;
+  REQUIRE(started.size() == 1);
+  CHECK(started[0].kind == Order::restart);
+  CHECK(started[0].host == kA);
+  SUBCASE("it is back, and one of its ranks has ended meanwhile") {
+    mesh.host_changed(kB, false, "", t0 + 3s);
+    auto news = news_of({rank_of(2), rank_of(3, wire::ProcState::killed, 2)}, {exit_report_of(3)});
+    news.ranks_update.owner = owner_with(Gang::one);
+    const auto heard = mesh.listed(kB, news, t0 + 3s);
+    CHECK(count(heard, WatchEvent::Kind::given_up) == 0);
+    const auto told = mesh.answered({Order::stream, kB}, news, t0 + 3s);
+    CHECK(count(heard, WatchEvent::Kind::restarting) + count(told, WatchEvent::Kind::restarting) ==
+          1);
+    const auto orders = mesh.turn(t0 + 5s).orders;
+    CHECK(std::ranges::any_of(orders, [](const auto& order) {
+      return order.kind == Order::restart && order.host == kB;
+    }));
+  }
+  SUBCASE("it is back, was started again meanwhile, and has lost its ranks") {
+    mesh.host_changed(kB, false, "", t0 + 3s);
+    const auto asked = mesh.absent(kB, t0 + 3s);
+    REQUIRE(asked.orders.size() == 1);
+    CHECK(asked.orders[0].kind == Order::state);
+    CHECK(asked.orders[0].host == kB);
+    const auto lost = mesh.answered(asked.orders[0], fail(ErrorCode::not_exist, ""), t0 + 4s);
+    CHECK(count(lost, WatchEvent::Kind::state) == 2);
+    CHECK(count(lost, WatchEvent::Kind::given_up) == 2);
+    CHECK(mesh.turn(t0 + 60s).events.empty());
+  }
+}
+
+TEST_CASE(
     "mesh_controller: a rank that waits and is stopped at its host is told once, and not "
     "restarted") {
   auto mesh = make({kA});
