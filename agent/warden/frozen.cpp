@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <optional>
 #include <string>
 #include <system_error>
 
 #include "agent/os/process_table.h"
+#include "common/base/file_text.h"
 
 namespace meshbus::warden {
 
@@ -21,8 +21,7 @@ namespace fs = std::filesystem;
 
 /// `directory`: /proc/PID/task/TID.
 std::optional<ThreadLook> look_at_thread(const fs::path& directory) {
-  std::ifstream stat(directory / "stat");
-  const auto entry = os::parse_stat(std::string(std::istreambuf_iterator<char>(stat), {}));
+  const auto entry = os::parse_stat(file_text(directory / "stat"));
   if (!entry) return std::nullopt;
   ThreadLook look{.tid = entry->pid, .state = entry->state};
   std::ifstream times(directory / "schedstat");

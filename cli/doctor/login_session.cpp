@@ -5,25 +5,20 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <sstream>
 #include <system_error>
 #include <vector>
+
+#include "common/base/file_text.h"
 
 namespace meshbus::cli::doctor {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::string text_of(const fs::path& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 /// logind.conf and its drop-ins, in the order in which they count.
 std::string logind_text() {
-  std::string text = text_of("/etc/systemd/logind.conf");
+  std::string text = file_text("/etc/systemd/logind.conf");
   std::vector<fs::path> files;
   for (const char* const folder : {"/usr/lib/systemd/logind.conf.d", "/run/systemd/logind.conf.d",
                                    "/etc/systemd/logind.conf.d"}) {
@@ -33,7 +28,7 @@ std::string logind_text() {
   std::stable_sort(files.begin(), files.end(), [](const fs::path& a, const fs::path& b) {
     return a.filename() < b.filename();
   });
-  for (const auto& file : files) text += "\n" + text_of(file);
+  for (const auto& file : files) text += "\n" + file_text(file);
   return text;
 }
 
@@ -79,7 +74,7 @@ std::string logind_setting(std::string_view text, std::string_view key, std::str
 }
 
 SessionFacts gather_session(const std::string& run_directory) {
-  SessionFacts facts{.scope = session_scope(text_of("/proc/self/cgroup"))};
+  SessionFacts facts{.scope = session_scope(file_text("/proc/self/cgroup"))};
   if (facts.scope.empty()) return facts;
   const auto text = logind_text();
   const auto user = user_name();

@@ -6,9 +6,10 @@
 
 #include <array>
 #include <cstdio>
-#include <fstream>
 #include <sstream>
 #include <string>
+
+#include "common/base/file_text.h"
 
 namespace meshbus::cli {
 namespace {
@@ -64,10 +65,7 @@ std::optional<uid_t> user_of_loopback_peer(int connection) {
   const auto server = port_of(connection, ::getsockname);
   if (!client || !server) return std::nullopt;
   for (const char* path : {"/proc/net/tcp", "/proc/net/tcp6"}) {
-    std::ifstream file(path);
-    std::stringstream text;
-    text << file.rdbuf();
-    if (auto user = find_socket_user(text.str(), *client, *server)) return user;
+    if (auto user = find_socket_user(file_text(path), *client, *server)) return user;
   }
   return std::nullopt;
 }

@@ -10,6 +10,7 @@
 #include <iterator>
 #include <map>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <type_traits>
 #include <variant>
@@ -73,7 +74,12 @@ Result<Message> make_message(const TalkArguments& arguments) {
     message.type = number ? MessageType(*number) : MessageType(arguments.to);
   }
   message.body = arguments.body;
-  if (arguments.body == "-") message.body.assign(std::istreambuf_iterator<char>(std::cin), {});
+  if (arguments.body == "-") {
+    std::ostringstream text;
+    text << std::cin.rdbuf();
+    if (text.bad()) return fail(ErrorCode::io_error, "the body cannot be read from stdin");
+    message.body = std::move(text).str();
+  }
   return message;
 }
 

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cctype>
-#include <fstream>
 #include <iterator>
 #include <sstream>
 #include <utility>
 
+#include "common/base/file_text.h"
 #include "common/base/machine_name.h"
 
 namespace meshbus::http {
@@ -34,11 +34,6 @@ std::vector<Words> words_by_line(std::string_view text) {
   return lines;
 }
 
-std::string read(const char* path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 }  // namespace
 
 std::vector<std::string> machine_names(std::string_view machine, std::string_view hosts,
@@ -59,7 +54,7 @@ std::vector<std::string> machine_names(std::string_view machine, std::string_vie
 }
 
 std::vector<std::string> machine_names() {
-  return machine_names(machine_name(), read("/etc/hosts"), read("/etc/resolv.conf"));
+  return machine_names(machine_name(), file_text("/etc/hosts"), file_text("/etc/resolv.conf"));
 }
 
 }  // namespace meshbus::http

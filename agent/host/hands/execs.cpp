@@ -12,6 +12,7 @@
 
 #include "agent/host/model/mesh.h"
 #include "agent/host/model/proc_text.h"
+#include "common/base/file_text.h"
 #include "common/base/log.h"
 
 namespace meshbus::host {
@@ -39,10 +40,7 @@ struct ProcessName {
 /// Errors: not_exist.
 Result<ProcessName> name_process(pid_t pid, bool own_pid_namespace) {
   const std::string folder = "/proc/" + std::to_string(pid);
-  std::ifstream stat(folder + "/stat");
-  std::stringstream text;
-  text << stat.rdbuf();
-  std::string rest = text.str();
+  const std::string rest = file_text(folder + "/stat");
   const auto bracket = rest.rfind(')');
   ProcessName name{.pid = own_pid_namespace ? 0 : pid, .start_ticks = {}};
   if (pid > 0 && bracket != std::string::npos) {

@@ -92,6 +92,12 @@ TEST_CASE("cli: cast and call reach actors by name; what cast sends arrives") {
   CHECK(
       wait_until([&] { return talk({"call", "actors", "7", "--raw"}).out == "101515"; }, in_time));
   CHECK(talk({"call", "actors[0]", "add", "-", "--raw"}, {.input = "32"}).out == "42");
+  const auto unreadable = run(
+      {"sh", "-c",
+       bin("meshbus") + " call actors[0] add - --actor tally --hosts " + host.address() + " </"},
+      in_time);
+  CHECK(unreadable.status != ExitStatus::exited(0));
+  CHECK(unreadable.err.find("the body cannot be read from stdin") != std::string::npos);
   CHECK(talk({"call", "actors[0]", "nonsense"})
             .err.find("has no handler for message nonsense; it has ") != std::string::npos);
 

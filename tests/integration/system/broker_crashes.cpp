@@ -14,15 +14,19 @@ using namespace meshbus::test;
 
 namespace {
 
-/// The broker of that host that is not `before`.
-pid_t wait_for_broker(pid_t warden, pid_t before) {
+/// The broker of that host that is not `before`. `speaker`: the process that shows what the warden
+/// says.
+pid_t wait_for_broker(pid_t warden, pid_t before, Process& speaker) {
   std::optional<Roles> roles;
-  REQUIRE(wait_until(
+  const bool is_there = wait_until(
       [&] {
         roles = find_roles(warden);
         return roles && roles->broker != before;
       },
-      in_time));
+      in_time);
+  CAPTURE(speaker.is_running());
+  INFO(speaker.describe());
+  REQUIRE(is_there);
   return roles->broker;
 }
 
@@ -40,7 +44,7 @@ TEST_CASE("chaos: a broker that is killed ten times within a minute ends no job"
   pid_t broker = host.roles().broker;
   for (int i = 0; i < 10; ++i) {
     REQUIRE(::kill(broker, SIGKILL) == 0);
-    broker = wait_for_broker(warden, broker);
+    broker = wait_for_broker(warden, broker, host.process());
   }
   MESSAGE("ten brokers within " << std::chrono::duration_cast<std::chrono::milliseconds>(
                                        std::chrono::steady_clock::now() - begin)
@@ -82,7 +86,7 @@ TEST_CASE("chaos: a job on hosts that `run` started outlives their brokers, too"
   pid_t broker = roles->broker;
   for (int i = 0; i < 3; ++i) {
     REQUIRE(::kill(broker, SIGKILL) == 0);
-    broker = wait_for_broker(wardens.front(), broker);
+    broker = wait_for_broker(wardens.front(), broker, launcher);
   }
   CHECK(wait_until([] { return run_cli({"ps"}).out.find(" was restarted ") != std::string::npos; },
                    in_time));
@@ -99,7 +103,7 @@ TEST_CASE("chaos: who comes while the broker is away waits, and is served by the
     // The second restart comes later than the first one, the third one later still.
     for (int i = 0; i < 5; ++i) {
       REQUIRE(::kill(broker, SIGKILL) == 0);
-      broker = wait_for_broker(warden, broker);
+      broker = wait_for_broker(warden, broker, host.process());
     }
     REQUIRE(::kill(broker, SIGKILL) == 0);
     REQUIRE(wait_until([&] { return !find_roles(warden); }, in_time));
@@ -108,7 +112,7 @@ TEST_CASE("chaos: who comes while the broker is away waits, and is served by the
     CHECK(ps.wait_exit(in_time) == ExitStatus::exited(0));
     CHECK(job.wait_exit(in_time) == ExitStatus::exited(0));
     INFO(ps.describe(), job.describe());
-    CHECK(wait_for_broker(warden, broker) > 0);
+    CHECK(wait_for_broker(warden, broker, host.process()) > 0);
   }
 }
 
