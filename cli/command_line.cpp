@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <iostream>
 #include <memory>
@@ -76,47 +77,54 @@ void add_version(CLI::App& app, Commands& commands) {
       .add_flag("--json", *is_json, "Print JSON");
 }
 
-void add_all(CLI::App& app, Commands& commands) {
-  add_run(app, commands);
-  add_torchrun(app, commands);
-  add_spawn(app, commands);
-  add_host(app, commands);
-  add_ps(app, commands);
-  add_ping(app, commands);
-  add_doctor(app, commands);
-  add_stop(app, commands);
-  add_grow(app, commands);
-  add_shrink(app, commands);
-  add_signal(app, commands);
-  add_exec(app, commands);
-  add_cp(app, commands);
-  add_forward(app, commands);
-  add_attach(app, commands);
-  add_progress(app, commands);
-  add_shutdown(app, commands);
-  add_drain(app, commands);
-  add_upgrade(app, commands);
-  add_status(app, commands);
-  add_watch(app, commands);
-  add_top(app, commands);
-  add_controller(app, commands);
-  add_logs(app, commands);
-  add_why(app, commands);
-  add_audit(app, commands);
-  add_stacks(app, commands);
-  add_call(app, commands);
-  add_cast(app, commands);
-  add_config(app, commands);
-  add_context(app, commands);
-  add_keygen(app, commands);
-  add_mesh(app, commands);
-  add_tap(app, commands);
-  add_bench(app, commands);
-  add_chaos(app, commands);
-  add_help(app, commands);
-  add_completion(app, commands);
-  add_version(app, commands);
-}
+/// A command, and what declares it and those below it.
+struct Verb {
+  std::string_view name;
+  void (*add)(CLI::App&, Commands&);
+};
+constexpr auto kVerbs = std::to_array<Verb>({
+    {"run", add_run},
+    {"torchrun", add_torchrun},
+    {"spawn", add_spawn},
+    {"host", add_host},
+    {"ps", add_ps},
+    {"ping", add_ping},
+    {"doctor", add_doctor},
+    {"stop", add_stop},
+    {"grow", add_grow},
+    {"shrink", add_shrink},
+    {"signal", add_signal},
+    {"exec", add_exec},
+    {"cp", add_cp},
+    {"forward", add_forward},
+    {"attach", add_attach},
+    {"progress", add_progress},
+    {"shutdown", add_shutdown},
+    {"drain", add_drain},
+    {"upgrade", add_upgrade},
+    {"status", add_status},
+    {"watch", add_watch},
+    {"top", add_top},
+    {"controller", add_controller},
+    {"logs", add_logs},
+    {"why", add_why},
+    {"audit", add_audit},
+    {"stacks", add_stacks},
+    {"call", add_call},
+    {"cast", add_cast},
+    {"config", add_config},
+    {"context", add_context},
+    {"keygen", add_keygen},
+    {"mesh", add_mesh},
+    {"tap", add_tap},
+    {"bench", add_bench},
+    {"chaos", add_chaos},
+    {"help", add_help},
+    {"completion", add_completion},
+    {"version", add_version},
+});
+/// These tell of all the others.
+constexpr std::array<std::string_view, 2> kOverviews = {"help", "completion"};
 
 /// An option takes one word, also one that may be given again: the next word may be a command.
 void limit_options(CLI::App& app) {
@@ -254,62 +262,114 @@ std::string in_own_words(const CLI::App& app, const CLI::ParseError& error) {
          path + " --help";
 }
 
-int refuse(const std::string& better, const std::string& else_text) {
-  complain(better.empty() ? else_text : better);
-  return kUsage;
-}
-
-/// Splits off the command of `run` and `spawn`; nothing, or the exit code when that is no command.
-std::optional<int> take_command(const CLI::App& app, Commands& commands, int own, int argc,
-                                char** argv) {
-  const auto* verb = app.get_subcommands().front();
-  if (!commands.has_command(verb->get_name())) return std::nullopt;
-  const std::string path = "meshbus " + verb->get_name();
-  auto words = verb->remaining();
-  if (own < argc) {
-    if (!words.empty())
-      return refuse(suggestion(app, own, argv),
-                    path + " does not understand '" + words.front() + "' in front of --");
-    words.assign(argv + own + 1, argv + argc);
-  } else if (!words.empty() && words.front().starts_with("-")) {
-    return refuse(suggestion(app, own, argv), path + " has no flag '" + words.front() + "'");
+/// A command line, and the commands that it may name.
+class CommandLine {
+ public:
+  CommandLine(int argc, char** argv) : argc_(argc), argv_(argv), own_(argc) {
+    app_.require_subcommand(1);
+    app_.set_version_flag("--version", std::string("meshbus ") + MESHBUS_VERSION);
+    app_.formatter_fn([](const CLI::App* verb, const std::string&, CLI::AppFormatMode) {
+      return help_text(*verb, help_width());
+    });
   }
-  commands.set_command(std::move(words));
-  return std::nullopt;
-}
+
+  /// Declares the command that it names, and no other one: all of them take longer than most
+  /// commands take to run. False: it names none, or one that needs the others.
+  bool add_own() {
+    if (argc_ < 2) return false;
+    const std::string_view name = argv_[1];
+    const auto* const verb = std::ranges::find(kVerbs, name, &Verb::name);
+    if (verb == kVerbs.end() || std::ranges::find(kOverviews, name) != kOverviews.end())
+      return false;
+    verb->add(app_, commands_);
+    return true;
+  }
+  void add_all() {
+    for (const Verb& verb : kVerbs) verb.add(app_, commands_);
+  }
+
+  /// Throws CLI::ParseError. False: the command behind `--`, or where there could be a `--`, is
+  /// none.
+  bool parse() {
+    limit_options(app_);
+    // Everything after the first -- is the command, whatever it looks like.
+    if (argc_ > 1 && commands_.has_command(argv_[1])) {
+      for (own_ = 2; own_ < argc_ && std::string_view(argv_[own_]) != "--";) ++own_;
+    }
+    app_.parse(own_, argv_);
+    return take_command();
+  }
+
+  /// What parse() has thrown or refused, to stderr, or the help that was asked for. Returns the
+  /// exit code.
+  int explain(const CLI::ParseError& mistake) const {
+    if (dynamic_cast<const CLI::Success*>(&mistake) != nullptr) return app_.exit(mistake);
+    if (argc_ >= 2) return refuse(in_own_words(app_, mistake));
+    complain("no command was given; this is meshbus --help:\n");
+    std::cerr << app_.help();
+    return kUsage;
+  }
+  int explain_command() const {
+    const auto* const verb = app_.get_subcommands().front();
+    const std::string path = "meshbus " + verb->get_name();
+    const std::string word = verb->remaining().front();
+    return refuse(own_ < argc_ ? path + " does not understand '" + word + "' in front of --"
+                               : path + " has no flag '" + word + "'");
+  }
+
+  int run() const {
+    hide_tokens(argc_, argv_);
+    return commands_.run();
+  }
+
+ private:
+  /// Splits off the command of `run` and its like.
+  bool take_command() {
+    const auto* const verb = app_.get_subcommands().front();
+    if (!commands_.has_command(verb->get_name())) return true;
+    auto words = verb->remaining();
+    if (own_ < argc_) {
+      if (!words.empty()) return false;
+      words.assign(argv_ + own_ + 1, argv_ + argc_);
+    } else if (!words.empty() && words.front().starts_with("-")) {
+      return false;
+    }
+    commands_.set_command(std::move(words));
+    return true;
+  }
+  int refuse(const std::string& else_text) const {
+    const auto better = suggestion(app_, own_, argv_);
+    complain(better.empty() ? else_text : better);
+    return kUsage;
+  }
+
+  int argc_;
+  char** argv_;
+  /// The first word that is not meshbus's own.
+  int own_;
+  CLI::App app_{kIntroduction, "meshbus"};
+  Commands commands_;
+};
 
 }  // namespace
 
 int run_command_line(int argc, char** argv) {
-  CLI::App app(kIntroduction, "meshbus");
-  app.require_subcommand(1);
-  app.set_version_flag("--version", std::string("meshbus ") + MESHBUS_VERSION);
-  app.formatter_fn([](const CLI::App* verb, const std::string&, CLI::AppFormatMode) {
-    return help_text(*verb, help_width());
-  });
-  Commands commands;
-  add_all(app, commands);
-  limit_options(app);
-  // Everything after the first -- is the command, whatever it looks like.
-  int own = argc;
-  if (argc > 1 && commands.has_command(argv[1])) {
-    for (own = 2; own < argc && std::string(argv[own]) != "--";) ++own;
-  }
+  CommandLine quick(argc, argv);
+  bool is_understood = false;
   try {
-    app.parse(own, argv);
-  } catch (const CLI::Success& done) {
-    return app.exit(done);
-  } catch (const CLI::ParseError& error) {
-    if (argc < 2) {
-      complain("no command was given; this is meshbus --help:\n");
-      std::cerr << app.help();
-      return kUsage;
-    }
-    return refuse(suggestion(app, own, argv), in_own_words(app, error));
+    is_understood = quick.add_own() && quick.parse();
+  } catch (const CLI::ParseError&) {
+    // What there is to say may need the other commands.
   }
-  if (const auto code = take_command(app, commands, own, argc, argv)) return *code;
-  hide_tokens(argc, argv);
-  return commands.run();
+  if (is_understood) return quick.run();
+  CommandLine whole(argc, argv);
+  whole.add_all();
+  try {
+    if (!whole.parse()) return whole.explain_command();
+  } catch (const CLI::ParseError& mistake) {
+    return whole.explain(mistake);
+  }
+  return whole.run();
 }
 
 }  // namespace meshbus::cli

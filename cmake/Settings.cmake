@@ -58,6 +58,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND memory_per_cpu GREATER 4000)
   target_compile_options(meshbus_settings INTERFACE "SHELL:--param ggc-min-heapsize=1000000")
 endif()
 
+# Each library that a program needs is loaded at each start, used or not.
+target_link_options(meshbus_settings INTERFACE LINKER:--as-needed)
+
 # ccache and mold make rebuilds quick; neither is needed.
 find_program(CCACHE ccache)
 if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)

@@ -1,15 +1,19 @@
 // meshbus-agent: starts, watches and stops the procs of one host. Started by the warden, not by
 // people.
+#include <poll.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -186,6 +190,22 @@ class Program {
   host::HostAgent agent_;
 };
 
+/// The address of the host, once its broker serves it: the agent loads beside the broker. Nothing:
+/// the host is not to start.
+std::optional<std::string> await_broker(const os::Lifeline& lifeline) {
+  for (;;) {
+    pollfd watched{lifeline.fd(), POLLIN, 0};
+    if (::poll(&watched, 1, -1) < 0 && errno != EINTR) return std::nullopt;
+    const auto received = lifeline.receive();
+    if (received.ended) return std::nullopt;
+    if (!received.text) continue;
+    const auto message = os::parse_lifeline(*received.text);
+    if (message.word == "broker") return std::string(message.rest);
+    if (message.word == "stop") return std::nullopt;
+    if (message.word == "ping") lifeline.send("pong");
+  }
+}
+
 int run(const Arguments& arguments) {
   os::forbid_dumps();
   os::arm_warden_end(arguments.cgroup);
@@ -193,8 +213,8 @@ int run(const Arguments& arguments) {
   if (!config) return give_up(exits::kUsage, config.error().to_string());
   set_up_logging("agent",
                  log::find_level(config->word(keys::log_level)).value_or(log::Level::warn));
-  const auto host_address = HostAddr::parse(arguments.host);
-  if (!host_address)
+  auto host_address = HostAddr::parse(arguments.host);
+  if (!host_address && !arguments.host.empty())
     return give_up(exits::kUsage, host_address.error().within("--host").to_string());
   const auto broker = HostAddr::parse(arguments.broker);
   if (!broker) return give_up(exits::kUsage, broker.error().within("--broker").to_string());
@@ -230,19 +250,27 @@ int run(const Arguments& arguments) {
       return give_up(exits::kUsage, "--limit " + text + ": expected CONTROLLER:VERSION:PATH");
   }
 
-  Program program(os::Lifeline(UniqueFd(arguments.lifeline_fd)),
-                  {.host = *host_address,
-                   .broker = *broker,
-                   .containment = arguments.containment,
-                   .tokens = std::move(*tokens),
-                   .config = std::move(*config),
-                   .environment = host::own_environment(),
-                   .keeper = UniqueFd(arguments.keeper_fd),
-                   .ledger = std::move(ledger),
-                   .spool = std::move(spool),
-                   .events = std::move(events),
-                   .limits = std::move(limits),
-                   .progress = arguments.progress});
+  os::Lifeline lifeline(UniqueFd(arguments.lifeline_fd));
+  if (!host_address) {
+    const auto served = await_broker(lifeline);
+    if (!served) return 0;
+    host_address = HostAddr::parse(*served);
+    if (!host_address)
+      return give_up(exits::kUsage,
+                     host_address.error().within("the broker's address").to_string());
+  }
+  Program program(std::move(lifeline), {.host = *host_address,
+                                        .broker = *broker,
+                                        .containment = arguments.containment,
+                                        .tokens = std::move(*tokens),
+                                        .config = std::move(*config),
+                                        .environment = host::own_environment(),
+                                        .keeper = UniqueFd(arguments.keeper_fd),
+                                        .ledger = std::move(ledger),
+                                        .spool = std::move(spool),
+                                        .events = std::move(events),
+                                        .limits = std::move(limits),
+                                        .progress = arguments.progress});
   return program.run();
 }
 
@@ -286,7 +314,9 @@ int main(int argc, char** argv) {
                  "event log: PATH.jsonl is appended to, PATH.OFFSET.jsonl was set aside");
   app.add_option("--progress", arguments.progress,
                  "directory in which ranks say that they make progress");
-  app.add_option("--host", arguments.host, "address that the broker advertises")->required();
+  app.add_option("--host", arguments.host,
+                 "address that the broker advertises; default: what "
+                 "the warden says once the broker serves");
   app.add_option("--broker", arguments.broker,
                  "address at which the broker listens for procs of this host")
       ->required();

@@ -58,6 +58,7 @@ void Warden::start() {
   auto started = site_.limit_pids(options_.pids_limit, options_.pids_limit_is_needed);
   if (started) started = starter_.start_keeper(role(RoleName::keeper));
   if (started) started = starter_.start_broker(role(RoleName::broker));
+  if (started) started = starter_.start_agent(role(RoleName::agent));
   if (!started) return fail_start(kExitOsFile, started.error().detail());
   sequence_.start(Clock::now());
 }
@@ -195,11 +196,9 @@ void Warden::on_ready() {
   const Role& broker = role(RoleName::broker);
   Role& agent = role(RoleName::agent);
   if (sequence_.phase() != Phase::starting || !broker.ready) return;
-  if (!agent.alive()) {
-    if (!broker.said.empty()) starter_.set_served_address(broker.said);
-    if (auto started = starter_.start_agent(agent); !started)
-      fail_start(kExitOsFile, started.error().detail());
-    return;
+  if (!starter_.is_served()) {
+    starter_.set_served_address(broker.said);
+    agent.lifeline.send("broker " + starter_.address());
   }
   if (!agent.ready || !keeper.ready) return;
   sequence_.run();

@@ -62,6 +62,7 @@ void RoleStarter::choose_address() {
 void RoleStarter::set_served_address(const std::string& address) {
   if (!binds_.empty() && binds_.front() == address_) binds_.front() = address;
   address_ = address;
+  is_served_ = true;
 }
 
 void RoleStarter::add_limits(RoleStart& start) const {
@@ -150,7 +151,8 @@ Result<void> RoleStarter::start_agent(Role& agent) {
   start.program = libexec_ / "meshbus-agent";
   start.add({"--secret-fd", std::to_string(secret_.get())});
   start.add({"--keeper-fd", std::to_string(agents_keeper_fd_.get())});
-  start.add({"--host", address_});
+  // Else it waits until the broker serves, and hears the address then.
+  if (is_served_) start.add({"--host", address_});
   start.add({"--broker", site_.socket()});
   start.add({"--containment", site_.containment()});
   start.add({"--events", site_.events_path()});

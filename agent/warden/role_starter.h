@@ -30,6 +30,7 @@ class RoleStarter {
 
   Result<void> start_keeper(Role& keeper);
   Result<void> start_broker(Role& broker);
+  /// One that is started before the broker serves has to be told the address.
   Result<void> start_agent(Role& agent);
   /// Starts another agent; the keeper gets its socket along the lifeline.
   Result<void> restart_agent(Role& agent, const Role& keeper);
@@ -49,6 +50,7 @@ class RoleStarter {
   /// The broker serves this address: "any port" was a wish, and a restarted broker must come back
   /// at the same port.
   void set_served_address(const std::string& address);
+  bool is_served() const noexcept { return is_served_; }
 
  private:
   void add_settings(RoleStart& start) const;
@@ -67,6 +69,7 @@ class RoleStarter {
   UniqueFd spool_;
   std::vector<std::string> binds_;  // what the broker listens on besides the local socket
   std::string address_;
+  bool is_served_ = false;
   std::optional<int> procs_oom_score_;  // when that of the roles is another one
 };
 

@@ -1,16 +1,16 @@
 #include "broker/casts/cast_assembly.h"
 
-#include <utility>
+#include <sodium.h>
 
-#include <Poco/SHA2Engine.h>
+#include <utility>
 
 namespace meshbus {
 
 std::string digest_of(Bytes bytes) {
-  Poco::SHA2Engine engine(Poco::SHA2Engine::SHA_512);
-  engine.update(bytes.data(), bytes.size());
-  const auto& digest = engine.digest();
-  return {digest.begin(), digest.end()};
+  std::string digest(crypto_hash_sha512_BYTES, '\0');
+  crypto_hash_sha512(reinterpret_cast<unsigned char*>(digest.data()),
+                     reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
+  return digest;
 }
 
 bool CastAssembly::add(Message message, Time now) {

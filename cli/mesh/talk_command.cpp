@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <functional>
 #include <future>
 #include <iostream>
@@ -77,7 +78,8 @@ Result<Message> make_message(const TalkArguments& arguments) {
   if (arguments.body == "-") {
     std::ostringstream text;
     text << std::cin.rdbuf();
-    if (text.bad()) return fail(ErrorCode::io_error, "the body cannot be read from stdin");
+    if (std::ferror(stdin) != 0)
+      return fail(ErrorCode::io_error, "the body cannot be read from stdin");
     message.body = std::move(text).str();
   }
   return message;

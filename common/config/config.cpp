@@ -1,32 +1,20 @@
 #include "common/config/config.h"
 
-#include <Poco/AutoPtr.h>
-#include <Poco/Exception.h>
-#include <Poco/Util/IniFileConfiguration.h>
-#include <Poco/Util/LayeredConfiguration.h>
-#include <Poco/Util/MapConfiguration.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <optional>
-#include <sstream>
 
 #include "common/base/did_you_mean.h"
 #include "common/config/config_ladder.h"
+#include "common/config/settings_file.h"
 
 namespace meshbus {
 namespace {
-
-using Poco::AutoPtr;
-using Poco::Util::AbstractConfiguration;
-using Poco::Util::IniFileConfiguration;
-using Poco::Util::LayeredConfiguration;
-using Poco::Util::MapConfiguration;
 
 constexpr std::string_view kPrefix = "MESHBUS_";
 constexpr std::size_t kLargestConfig = 1 << 20;
@@ -102,49 +90,10 @@ Result<std::string> read_file(const std::string& path) {
   return text;
 }
 
-/// Poco's INI reader knows `;` comments only, people also write `#`.
-std::string with_semicolon_comments(std::string text) {
-  bool at_line_start = true;
-  for (char& c : text) {
-    if (at_line_start && c == '#') c = ';';
-    at_line_start = c == '\n' || (at_line_start && (c == ' ' || c == '\t'));
-  }
-  return text;
-}
-
-void collect(const AbstractConfiguration& tree, const std::string& at, std::vector<Setting>& into) {
-  AbstractConfiguration::Keys below;
-  tree.keys(at, below);
-  for (const std::string& one : below) {
-    const std::string name = at.empty() ? one : at + "." + one;
-    if (name.empty() || tree.hasProperty(name))
-      into.emplace_back(name, name.empty() ? "" : tree.getRawString(name));
-    if (!name.empty()) collect(tree, name, into);
-  }
-}
-
-/// The settings in an INI text. Keys are not case-sensitive there.
-Result<std::vector<Setting>> parse_file(const std::string& path, const std::string& text) {
-  std::vector<Setting> settings;
-  try {
-    std::istringstream in(with_semicolon_comments(text));
-    const AutoPtr<IniFileConfiguration> tree(new IniFileConfiguration(in));
-    collect(*tree, "", settings);
-  } catch (const Poco::Exception& error) {
-    return fail(ErrorCode::configuration_error,
-                "cannot read the configuration file " + path + ": " + error.displayText());
-  }
-  for (auto& [key, value] : settings) {
-    std::transform(key.begin(), key.end(), key.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  }
-  return settings;
-}
-
 /// One layer, checked, and what people call it.
 struct Layer {
   std::string label;
-  AutoPtr<MapConfiguration> map{new MapConfiguration};
+  std::map<std::string, std::string, std::less<>> values = {};
 };
 
 enum class Unknown { is_error, is_warning };
@@ -164,7 +113,7 @@ Result<void> add_checked(Layer& layer, const Setting& setting, const std::string
     return fail(ErrorCode::configuration_error,
                 name + " = " + in_quotes(value) + " (" + where + "): " + parsed.error().detail());
   }
-  layer.map->setString(name, value);
+  layer.values.insert_or_assign(name, value);
   return {};
 }
 
@@ -251,10 +200,8 @@ Result<Config> Config::load(ConfigSources sources) {
   if (file && (file->second || std::filesystem::exists(file->first, ignored))) {
     const auto text = read_file(file->first);
     if (!text) return fail(text.error());
-    auto settings = parse_file(file->first, *text);
-    if (!settings) return fail(settings.error());
     config.file_path_ = file->first;
-    config.file_ = std::move(*settings);
+    config.file_ = parse_settings_file(*text);
   }
   if (auto resolved = config.resolve(); !resolved) return fail(resolved.error());
   return config;
@@ -273,28 +220,19 @@ Result<void> Config::resolve() {
                warnings_),
       layer_of("default", default_settings(), "default", Unknown::is_error, warnings_),
   };
-  try {
-    AutoPtr<LayeredConfiguration> all(new LayeredConfiguration);
-    int priority = 0;  // Poco asks the lowest number first
-    for (const auto& layer : layers) {
-      if (!layer) return fail(layer.error());
-      all->add(layer->map, layer->label, priority++);
-    }
-    for (std::size_t i = 0; i < kKeyTable.size(); ++i) {
-      const std::string name(kKeyTable[i].name);
-      // Raw: a ${...} in a value is data, not a reference to something else.
-      const std::string text = all->getRawString(name);
-      const auto value = parse_value(kKeyTable[i], text);
-      if (!value) return fail(ErrorCode::configuration_error, name + ": " + value.error().detail());
-      const auto source = std::find_if(layers.begin(), layers.end(), [&](const auto& layer) {
-        return layer->map->hasProperty(name);
-      });
-      values_[i] = {*value, (*source)->label,
-                    kKeyTable[i].kind == ValueKind::path ? text : std::string()};
-    }
-  } catch (const Poco::Exception& error) {
-    return fail(ErrorCode::configuration_error,
-                "cannot put the settings together: " + error.displayText());
+  for (const auto& layer : layers) {
+    if (!layer) return fail(layer.error());
+  }
+  for (std::size_t i = 0; i < kKeyTable.size(); ++i) {
+    const KeyInfo& key = kKeyTable[i];
+    const auto strongest = std::ranges::find_if(
+        layers, [&](const auto& layer) { return layer->values.contains(key.name); });
+    const std::string& text = (*strongest)->values.find(key.name)->second;
+    const auto value = parse_value(key, text);
+    if (!value)
+      return fail(ErrorCode::configuration_error,
+                  std::string(key.name) + ": " + value.error().detail());
+    values_[i] = {*value, (*strongest)->label, key.kind == ValueKind::path ? text : std::string()};
   }
   return check_ladder(*this);
 }

@@ -25,7 +25,7 @@ namespace {
 
 /// A broker in this thread, a keeper and an agent as processes; we are the warden.
 struct Host {
-  explicit Host(std::vector<std::string> more = {}) {
+  explicit Host(std::vector<std::string> more = {}, bool is_served = true) {
     broker = start_broker(loop, "unix:" + (dir / "b"));
     const UniqueFd keeper_socket = std::move(keeper.agent);
     auto line = os::make_packet_pair().value();
@@ -42,12 +42,11 @@ struct Host {
                                   std::to_string(secret.get()),
                                   "--keeper-fd",
                                   std::to_string(keeper_socket.get()),
-                                  "--host",
-                                  broker->address().to_string(),
                                   "--broker",
                                   broker->binds().front().to_string(),
                                   "--containment",
                                   "sweep"};
+    if (is_served) more.insert(more.end(), {"--host", broker->address().to_string()});
     argv.insert(argv.end(), more.begin(), more.end());
     agent = std::make_unique<Process>(
         argv, ProcessOptions{.inherit = {line.second.get(), secret.get(), keeper_socket.get()}});
@@ -126,6 +125,34 @@ TEST_CASE(
   host.turn_until([&] { return launcher->mesh(host.mesh)[0].exit_report.has_value(); });
   CHECK(launcher->mesh(host.mesh)[0].states.back().step() == wire::StopStep::kill);
   CHECK(host.wait_exit() == ExitStatus::exited(0));
+}
+
+TEST_CASE("meshbus-agent: started before its broker serves, it waits for the address") {
+  {
+    Host host({}, false);
+    host.lifeline.send("ping");
+    CHECK(host.hear() == "pong");  // and not "ready"
+    host.lifeline.send("nonsense");
+    host.lifeline.send("broker " + host.broker->address().to_string());
+    CHECK(host.hear() == "ready");
+    host.spawn("echo up; exec sleep 300");
+    host.lifeline.send("stop 200");
+    CHECK(host.wait_exit() == ExitStatus::exited(0));
+  }
+  {
+    Host host({}, false);
+    host.lifeline.send("stop 0");  // the broker could not start
+    CHECK(host.wait_exit() == ExitStatus::exited(0));
+  }
+  {
+    Host host({}, false);
+    host.lifeline.close();  // the warden has died
+    CHECK(host.wait_exit() == ExitStatus::exited(0));
+  }
+  Host host({}, false);
+  host.lifeline.send("broker nowhere");
+  CHECK(host.wait_exit() == ExitStatus::exited(2));
+  CHECK(host.agent->err().find("the broker's address: ") != std::string::npos);
 }
 
 TEST_CASE("meshbus-agent: SIGTERM is a stop with the usual grace") {

@@ -6,6 +6,7 @@
 
 #include "common/base/did_you_mean.h"
 #include "common/base/quantity.h"
+#include "common/config/settings_file.h"
 #include "tests/support/temp_dir.h"
 
 using namespace std::chrono_literals;
@@ -151,6 +152,29 @@ TEST_CASE("config: a file may have sections, comments and any case") {
   CHECK(config->duration(keys::spawn_idle) == 2min);
   CHECK(config->bytes(keys::queue_bytes) == 1 << 20);
   CHECK(config->word(keys::log_level) == "debug");
+}
+
+TEST_CASE("config: what each line of a file says") {
+  using Settings = std::vector<Setting>;
+  const std::vector<std::pair<std::string_view, Settings>> texts = {
+      {"", {}},
+      {"\n \n\t\r\n", {}},
+      {"a=1", {{"a", "1"}}},
+      {"  A.b \t=  1 2 \r\n", {{"a.b", "1 2"}}},
+      {"a = b = c", {{"a", "b = c"}}},
+      {"a = 1 ; no comment", {{"a", "1 ; no comment"}}},
+      {"a", {{"a", ""}}},
+      {"a =", {{"a", ""}}},
+      {"= 1", {{"", "1"}}},
+      {"[ S ]\na=1\n#b=2\n ;c=3\n[]\nd=4", {{"s.a", "1"}, {"d", "4"}}},
+      {"[s] a=1\nb=2", {{"s.a", "1"}, {"s.b", "2"}}},
+      {"[s\na=1", {{"s.a", "1"}}},
+      {"a=1\na=2", {{"a", "1"}, {"a", "2"}}},
+  };
+  for (const auto& [text, settings] : texts) {
+    CAPTURE(text);
+    CHECK(parse_settings_file(text) == settings);
+  }
 }
 
 TEST_CASE("config: which file is read") {
