@@ -118,7 +118,7 @@ class Broker::Impl {
   }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
-  Result<void> start(zmq::context_t& context, const BrokerOptions& options);
+  Result<void> start(const BrokerOptions& options);
   void stop(const std::string& reason);
 
   const HostAddr& host() const noexcept { return router_->own().address(); }
@@ -139,8 +139,7 @@ class Broker::Impl {
   Result<void> open_listener(const BrokerOptions& options);
   Listener::Events listener_events();
   void open_audit(const BrokerOptions& options, const HostAddr& host);
-  Result<void> open_observers(zmq::context_t& context, const BrokerOptions& options,
-                              const HostAddr& host);
+  Result<void> open_observers(const BrokerOptions& options, const HostAddr& host);
   void make_parts(const BrokerOptions& options, const HostAddr& host);
   LinkTable::Events link_events();
   void on_frame(ConnectionId from, std::vector<MessagePart>& parts);
@@ -160,6 +159,7 @@ class Broker::Impl {
   /// Null without keys.
   std::unique_ptr<KeyService> keys_;
   std::unique_ptr<Listener> listener_;
+  ToolContext tools_;
   /// Null unless asked for.
   std::unique_ptr<Monitor> monitor_;
   std::unique_ptr<Tap> tap_;
@@ -180,13 +180,13 @@ class Broker::Impl {
   log::Limited limited_log_{10};
 };
 
-Result<void> Broker::Impl::start(zmq::context_t& context, const BrokerOptions& options) {
+Result<void> Broker::Impl::start(const BrokerOptions& options) {
   const bool may_tcp = options.insecure || options.keys.has_value();
   if (auto checked = check_addresses(options.binds, options.advertise, may_tcp); !checked)
     return checked;
   if (auto opened = open_listener(options); !opened) return opened;
   const HostAddr host = advertised_address(listener_->addresses(), options.advertise);
-  if (auto opened = open_observers(context, options, host); !opened) return opened;
+  if (auto opened = open_observers(options, host); !opened) return opened;
   if (options.become_other_user) {
     if (auto done = options.become_other_user(); !done) return done;
   }
@@ -247,18 +247,17 @@ Listener::Events Broker::Impl::listener_events() {
   return events;
 }
 
-Result<void> Broker::Impl::open_observers(zmq::context_t& context, const BrokerOptions& options,
-                                          const HostAddr& host) {
+Result<void> Broker::Impl::open_observers(const BrokerOptions& options, const HostAddr& host) {
   const Monitor::Speaker speaker{.host = host, .incarnation = options.incarnation};
   if (options.monitor) {
-    auto opened = Monitor::open(reactor_, context, *options.monitor, speaker,
+    auto opened = Monitor::open(reactor_, tools_, *options.monitor, speaker,
                                 {.counters = [this] { return report_->counters_event(); },
                                  .slow = [this] { return report_->queues(kSlow); }});
     if (!opened) return fail(opened.error());
     monitor_ = std::move(*opened);
   }
   if (options.tap) {
-    auto opened = Tap::open(reactor_, context, *options.tap, speaker,
+    auto opened = Tap::open(reactor_, tools_, *options.tap, speaker,
                             [this](std::uint64_t key) { return report_->name_of(key); });
     if (!opened) return fail(opened.error());
     tap_ = std::move(*opened);
@@ -411,11 +410,10 @@ void Broker::Impl::stop(const std::string& reason) {
   log::debug("messages: " + counters().to_string());
 }
 
-Result<std::unique_ptr<Broker>> Broker::start(Reactor& reactor, zmq::context_t& context,
-                                              BrokerOptions options) {
+Result<std::unique_ptr<Broker>> Broker::start(Reactor& reactor, BrokerOptions options) {
   if (options.incarnation == 0) options.incarnation = random_u64();
   auto impl = std::make_unique<Impl>(reactor);
-  if (auto started = impl->start(context, options); !started) return fail(started.error());
+  if (auto started = impl->start(options); !started) return fail(started.error());
   return std::unique_ptr<Broker>(new Broker(std::move(impl)));
 }
 

@@ -18,10 +18,6 @@
 #include "meshbus/address.h"
 #include "meshbus/result.h"
 
-namespace zmq {
-class context_t;  // NOLINT(readability-identifier-naming): the name is of libzmq
-}
-
 namespace meshbus {
 
 class KeptListeners;
@@ -75,14 +71,13 @@ struct BrokerOptions {
 /// One host's broker: registers peers, and brings messages from one to another and to other hosts'
 /// brokers. It reads only envelopes, and the bodies of messages to itself (schemas/bus.fbs).
 ///
-/// Lives on the reactor's thread: make it, use it and destroy it there. Set ZMQ_MAX_SOCKETS of
-/// `context` high enough for one socket per other host. Reactor and context must outlive it.
+/// Lives on the reactor's thread: make it, use it and destroy it there. The reactor must outlive
+/// it.
 class Broker {
  public:
   /// Errors: configuration_error (binds and advertised address do not fit, tcp without `insecure`
   /// or keys, keys that cannot be used), io_error (an address is in use).
-  static Result<std::unique_ptr<Broker>> start(Reactor& reactor, zmq::context_t& context,
-                                               BrokerOptions options);
+  static Result<std::unique_ptr<Broker>> start(Reactor& reactor, BrokerOptions options);
   /// Drops all connections at once; what is queued is lost. See stop().
   ~Broker();
   Broker(const Broker&) = delete;

@@ -19,7 +19,6 @@
 #include <vector>
 
 #include <CLI/CLI.hpp>
-#include <zmq.hpp>
 
 #include "agent/os/daemon_protection.h"
 #include "agent/os/lifeline.h"
@@ -44,8 +43,6 @@
 namespace {
 
 using namespace meshbus;
-
-constexpr int kMostSockets = 20000;
 
 struct Flags {
   int lifeline_fd = -1;
@@ -121,7 +118,7 @@ Result<void> set_user(const Flags& flags, BrokerOptions& options) {
     if (!handed) return fail(handed.error());
     options.audit = std::move(*handed);
   }
-  // It counts for one thread and for those that it makes: before ZeroMQ makes any.
+  // It counts for one thread and for those that it makes: before there are any others.
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
     return fail(ErrorCode::io_error, os_error("--user: no_new_privs"));
   options.become_other_user = [user = std::move(*user)] { return become_user(user); };
@@ -266,9 +263,7 @@ int serve(const Flags& flags) {
                  log::find_level(options->config.word(keys::log_level)).value_or(log::Level::warn));
   reactor.watch(signals.get(), EPOLLIN, [&](std::uint32_t) { reactor.stop(); });
 
-  zmq::context_t context(1);
-  context.set(zmq::ctxopt::max_sockets, kMostSockets);
-  auto broker = Broker::start(reactor, context, std::move(*options));
+  auto broker = Broker::start(reactor, std::move(*options));
   if (!broker && !flags.user.empty() && ::geteuid() != 0)
     return fail_start(lifeline ? &*lifeline : nullptr,
                       broker.error().within("as user " + flags.user));

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "common/base/clock_ns.h"
-#include "common/loop/zmq_watch.h"
 #include "common/wire/control.h"
 #include "wire/monitor_generated.h"
 
@@ -18,70 +17,49 @@ constexpr std::array<std::string_view, 9> kNames{"peer.up", "peer.down", "peer.r
                                                  "dropped", "slow",      "counters"};
 /// Events that wait for one subscriber; what comes then is lost to it.
 constexpr int kMostUnsent = 10000;
+/// Topics are short, and so are subscriptions.
+constexpr std::size_t kLongestSubscription = 64;
 constexpr std::chrono::seconds kInterval{1};
 
 }  // namespace
 
-Result<SocketFile> listen_for_tools(zmq::socket_t& socket, const HostAddr& address,
-                                    const std::string& speaker) {
-  if (address.transport() != Transport::unix_socket || address.is_any())
-    return fail(
-        ErrorCode::configuration_error,
-        speaker + " listens at a unix:/path or unix:@name only, not at " + address.to_string());
-  if (auto cleared = clear_unix_path(address.path()); !cleared) return fail(cleared.error());
-  try {
-    const PrivateFiles private_files;
-    socket.bind(address.zmq_endpoint());
-  } catch (const zmq::error_t& error) {
-    return fail(ErrorCode::io_error,
-                speaker + " cannot listen at " + address.to_string() + ": " + error.what());
-  }
-  return SocketFile(address.path());
-}
-
-Result<std::unique_ptr<Monitor>> Monitor::open(Reactor& reactor, zmq::context_t& context,
+Result<std::unique_ptr<Monitor>> Monitor::open(Reactor& reactor, ToolContext& context,
                                                const HostAddr& address, Speaker speaker,
                                                Sources sources) {
   std::unique_ptr<Monitor> monitor(
       new Monitor(reactor, context, std::move(speaker), std::move(sources)));
-  auto file = listen_for_tools(monitor->socket_, address, "the monitor");
-  if (!file) return fail(file.error());
-  monitor->file_.emplace(std::move(*file));
+  if (auto listening = monitor->socket_.listen(address); !listening) return fail(listening.error());
   return monitor;
 }
 
-Monitor::Monitor(Reactor& reactor, zmq::context_t& context, Speaker speaker, Sources sources)
+Monitor::Monitor(Reactor& reactor, ToolContext& context, Speaker speaker, Sources sources)
     : reactor_(reactor),
       speaker_(std::move(speaker)),
       sources_(std::move(sources)),
-      socket_(context, zmq::socket_type::xpub) {
-  socket_.set(zmq::sockopt::linger, 0);
-  socket_.set(zmq::sockopt::sndhwm, kMostUnsent);
-  // Topics are short, and so are subscriptions.
-  socket_.set(zmq::sockopt::maxmsgsize, std::int64_t{64});
-  watch_zmq(reactor_, socket_.handle(), [this] { return on_subscription(); }, ZmqWatch::quiet);
-}
+      socket_(reactor, context,
+              {.name = "the monitor",
+               .most_unsent = kMostUnsent,
+               .longest_subscription = kLongestSubscription},
+              [this] { return on_subscription(); }) {}
 
 Monitor::~Monitor() {
   reactor_.cancel(timer_);
-  reactor_.forget_socket(socket_.handle());
 }
 
 bool Monitor::on_subscription() {
   constexpr int most_at_once = 256;
   bool is_drained = false;
   for (int i = 0; i < most_at_once && !is_drained; ++i) {
-    zmq::message_t message;
-    if (!socket_.recv(message, zmq::recv_flags::dontwait)) {
+    const auto text = socket_.receive();
+    if (!text) {
       is_drained = true;
       continue;
     }
     // 1 or 0, and the beginning of a topic: its first subscription, and the end of its last one.
-    const std::string_view text(message.data<char>(), message.size());
-    if (text.empty() || (text[0] != 0 && text[0] != 1)) continue;
-    const std::string_view beginning = text.substr(1);
+    if (text->empty() || (text->front() != 0 && text->front() != 1)) continue;
+    const auto beginning = std::string_view(*text).substr(1);
     const auto fits = [beginning](std::string_view name) { return name.starts_with(beginning); };
-    if (text[0] == 0) {
+    if (text->front() == 0) {
       subscriptions_.erase(std::string(beginning));
     } else if (std::any_of(kNames.begin(), kNames.end(), fits)) {
       subscriptions_.emplace(beginning);  // as many as there are beginnings of topics, at most
@@ -128,12 +106,8 @@ void Monitor::publish(Topic topic, T body) {
   event.body.Set(std::move(body));
   flatbuffers::FlatBufferBuilder builder;
   builder.Finish(wire::CreateMonitorEvent(builder, &event), "MBM1");
-  // A PUB socket does not wait: a subscriber that does not read loses the event.
-  const std::string_view name = kNames[static_cast<std::size_t>(topic)];
-  if (socket_.send(zmq::buffer(name), zmq::send_flags::sndmore | zmq::send_flags::dontwait))
-    socket_.send(zmq::buffer(builder.GetBufferPointer(), builder.GetSize()),
-                 zmq::send_flags::dontwait);
-  reactor_.call_again(socket_.handle());
+  socket_.publish(kNames[static_cast<std::size_t>(topic)],
+                  bytes_of(builder.GetBufferPointer(), builder.GetSize()));
 }
 
 void Monitor::peer_up(const Identity& peer) {

@@ -4,17 +4,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include <zmq.hpp>
-
 #include "broker/observe/counters.h"
+#include "broker/observe/tool_socket.h"
 #include "broker/peers/peer.h"
-#include "broker/transport/unix_socket.h"
 #include "common/loop/reactor.h"
 #include "meshbus/address.h"
 #include "meshbus/result.h"
@@ -23,14 +20,8 @@
 
 namespace meshbus {
 
-/// Binds a socket that only this user's tools can reach. `speaker` begins the text of errors:
-/// configuration_error (no concrete unix address), io_error.
-Result<SocketFile> listen_for_tools(zmq::socket_t& socket, const HostAddr& address,
-                                    const std::string& speaker);
-
-/// Tells ZeroMQ tools what happens in the broker (schemas/monitor.fbs): an XPUB socket that builds
-/// only what somebody subscribed to, and loses what a slow subscriber does not take. Lives on the
-/// reactor's thread.
+/// Tells ZeroMQ tools what happens in the broker (schemas/monitor.fbs): builds only what somebody
+/// subscribed to, and loses what a slow subscriber does not take. Lives on the reactor's thread.
 class Monitor {
  public:
   /// What the monitor asks for once a second while a tool subscribes to it.
@@ -46,7 +37,7 @@ class Monitor {
     std::uint64_t incarnation = 0;
   };
   /// Listens at a unix address. Errors: configuration_error (another transport), io_error.
-  static Result<std::unique_ptr<Monitor>> open(Reactor& reactor, zmq::context_t& context,
+  static Result<std::unique_ptr<Monitor>> open(Reactor& reactor, ToolContext& context,
                                                const HostAddr& address, Speaker speaker,
                                                Sources sources);
   ~Monitor();
@@ -75,7 +66,7 @@ class Monitor {
   };
   static constexpr std::size_t kTopics = 9;
 
-  Monitor(Reactor& reactor, zmq::context_t& context, Speaker speaker, Sources sources);
+  Monitor(Reactor& reactor, ToolContext& context, Speaker speaker, Sources sources);
   /// Counts the event. True when a tool subscribes to it.
   bool begin(Topic topic) noexcept;
   template <typename T>
@@ -87,8 +78,7 @@ class Monitor {
   Reactor& reactor_;
   Speaker speaker_;
   Sources sources_;
-  zmq::socket_t socket_;
-  std::optional<SocketFile> file_;
+  ToolSocket socket_;
   /// The subscriptions: beginnings of topics.
   std::set<std::string> subscriptions_;
   std::array<bool, kTopics> wanted_{};

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "common/base/log.h"
-#include "common/loop/zmq_watch.h"
 #include "common/wire/control.h"
 #include "wire/monitor_generated.h"
 
@@ -32,47 +31,41 @@ std::int64_t wall_clock_ns() {
 
 }  // namespace
 
-Result<std::unique_ptr<Tap>> Tap::open(Reactor& reactor, zmq::context_t& context,
+Result<std::unique_ptr<Tap>> Tap::open(Reactor& reactor, ToolContext& context,
                                        const HostAddr& address, Monitor::Speaker speaker,
                                        NameOf name_of) {
   std::unique_ptr<Tap> tap(new Tap(reactor, context, std::move(speaker), std::move(name_of)));
-  auto file = listen_for_tools(tap->socket_, address, "the tap");
-  if (!file) return fail(file.error());
-  tap->file_.emplace(std::move(*file));
+  if (auto listening = tap->socket_.listen(address); !listening) return fail(listening.error());
   return tap;
 }
 
-Tap::Tap(Reactor& reactor, zmq::context_t& context, Monitor::Speaker speaker, NameOf name_of)
+Tap::Tap(Reactor& reactor, ToolContext& context, Monitor::Speaker speaker, NameOf name_of)
     : reactor_(reactor),
       speaker_(std::move(speaker)),
       find_text_(std::move(name_of)),
       own_key_(speaker_.host.key()),
-      socket_(context, zmq::socket_type::xpub) {
-  socket_.set(zmq::sockopt::linger, 0);
-  socket_.set(zmq::sockopt::sndhwm, kUnsentBatches);
-  socket_.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(kSubscriptionLimit));
-  // A second subscriber to the same topic is answered at once, too.
-  socket_.set(zmq::sockopt::xpub_verbose, 1);
-  watch_zmq(reactor_, socket_.handle(), [this] { return on_subscription(); }, ZmqWatch::quiet);
-}
+      socket_(reactor, context,
+              {.name = "the tap",
+               .most_unsent = kUnsentBatches,
+               .longest_subscription = kSubscriptionLimit,
+               .tells_each_subscriber = true},
+              [this] { return on_subscription(); }) {}
 
 Tap::~Tap() {
   reactor_.cancel(timer_);
   if (turn_end_ != 0) reactor_.forget_turn_end(turn_end_);
-  reactor_.forget_socket(socket_.handle());
 }
 
 bool Tap::on_subscription() {
   constexpr int most_at_once = 256;
   for (int i = 0; i < most_at_once; ++i) {
-    zmq::message_t message;
-    if (!socket_.recv(message, zmq::recv_flags::dontwait)) return false;
-    const std::string text = message.to_string();
-    if (text.size() < 2 || (text[0] != 0 && text[0] != 1)) continue;
-    if (text[0] == 1) {
-      subscribe(text.substr(1));
+    const auto text = socket_.receive();
+    if (!text) return false;
+    if (text->size() < 2 || (text->front() != 0 && text->front() != 1)) continue;
+    if (text->front() == 1) {
+      subscribe(text->substr(1));
     } else {
-      unsubscribe(text.substr(1));
+      unsubscribe(text->substr(1));
     }
   }
   return true;
@@ -190,11 +183,7 @@ void Tap::publish(const std::string& topic, Stream& stream) {
 }
 
 void Tap::publish(const std::string& topic, const flatbuffers::FlatBufferBuilder& builder) {
-  // An XPUB socket does not wait: a subscriber that does not read loses the batch.
-  if (socket_.send(zmq::buffer(topic), zmq::send_flags::sndmore | zmq::send_flags::dontwait))
-    socket_.send(zmq::buffer(builder.GetBufferPointer(), builder.GetSize()),
-                 zmq::send_flags::dontwait);
-  reactor_.call_again(socket_.handle());
+  socket_.publish(topic, bytes_of(builder.GetBufferPointer(), builder.GetSize()));
 }
 
 void Tap::on_turn_end() {

@@ -5,16 +5,13 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
-#include <zmq.hpp>
-
 #include "broker/observe/monitor.h"
-#include "broker/transport/unix_socket.h"
+#include "broker/observe/tool_socket.h"
 #include "common/base/bytes.h"
 #include "common/loop/reactor.h"
 #include "common/wire/tap_filter.h"
@@ -26,7 +23,7 @@
 namespace meshbus {
 
 /// Copies of the messages that the broker passes on, for subscribers (schemas/monitor.fbs):
-/// an XPUB socket beside the monitor's, which loses what a slow subscriber does not take. Does
+/// on a socket beside the monitor's, which loses what a slow subscriber does not take. Does
 /// nothing while nobody is subscribed. Lives on the reactor's thread.
 class Tap {
  public:
@@ -34,7 +31,7 @@ class Tap {
   using NameOf = std::function<std::string(std::uint64_t key)>;
 
   /// Listens at a unix address. Errors: configuration_error (another transport), io_error.
-  static Result<std::unique_ptr<Tap>> open(Reactor& reactor, zmq::context_t& context,
+  static Result<std::unique_ptr<Tap>> open(Reactor& reactor, ToolContext& context,
                                            const HostAddr& address, Monitor::Speaker speaker,
                                            NameOf name_of);
   ~Tap();
@@ -59,7 +56,7 @@ class Tap {
     Reactor::Time last_sent = {};
   };
 
-  Tap(Reactor& reactor, zmq::context_t& context, Monitor::Speaker speaker, NameOf name_of);
+  Tap(Reactor& reactor, ToolContext& context, Monitor::Speaker speaker, NameOf name_of);
   bool on_subscription();
   void subscribe(const std::string& topic);
   void unsubscribe(const std::string& topic);
@@ -76,8 +73,7 @@ class Tap {
   NameOf find_text_;
   std::function<void()> on_change_ = [] {};
   std::uint64_t own_key_;
-  zmq::socket_t socket_;
-  std::optional<SocketFile> file_;
+  ToolSocket socket_;
   std::map<std::string, Stream> streams_;
   std::uint64_t next_stream_ = 1;
   /// Texts of keys that were looked up; the text of a key never changes.

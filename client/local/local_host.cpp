@@ -7,8 +7,6 @@
 #include <system_error>
 #include <utility>
 
-#include <zmq.hpp>
-
 #include "agent/host/host_agent.h"
 #include "broker/broker.h"
 #include "common/base/masked_thread.h"
@@ -18,7 +16,6 @@
 namespace meshbus::local {
 namespace {
 
-constexpr int kMostSockets = 4096;
 /// What those that are killed at the end of their host may take to return.
 constexpr std::chrono::seconds kEndLimit{1};
 /// How often to look whether somebody does not want to wait for those that take longer.
@@ -53,7 +50,7 @@ class LocalHost::Roles {
     broker.binds = {*bind};
     broker.tokens = tokens;
     broker.config = options.config;
-    auto started = Broker::start(roles->reactor_, roles->context_, std::move(broker));
+    auto started = Broker::start(roles->reactor_, std::move(broker));
     if (!started) return fail(started.error());
     roles->broker_ = std::move(*started);
     auto sockets = os::make_packet_pair();
@@ -116,12 +113,9 @@ class LocalHost::Roles {
   Reactor& reactor() { return reactor_; }
 
  private:
-  explicit Roles(const Config& config) : grace_(config.duration(keys::terminate_grace)) {
-    context_.set(zmq::ctxopt::max_sockets, kMostSockets);
-  }
+  explicit Roles(const Config& config) : grace_(config.duration(keys::terminate_grace)) {}
 
   std::chrono::milliseconds grace_;
-  zmq::context_t context_{1};
   Reactor reactor_;
   std::unique_ptr<Broker> broker_;
   std::unique_ptr<ThreadKeeper> keeper_;

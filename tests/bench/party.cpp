@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <stdexcept>
 #include <utility>
-#include <zmq.hpp>
 
 #include "bench/child.h"
 #include "bench/measured.h"
@@ -118,12 +117,11 @@ int run_sender(const std::string& address, const std::string& reader, std::size_
 
 int run_broker(const std::string& path, bool is_forgetting) {
   Reactor reactor;
-  zmq::context_t context(1);
   BrokerOptions options;
   options.binds = {must(HostAddr::parse("tcp:127.0.0.1:0")), must(HostAddr::parse("unix:" + path))};
   options.insecure = true;
   if (is_forgetting) options.capabilities &= ~kCapabilityResume;
-  const auto broker = must(Broker::start(reactor, context, std::move(options)));
+  const auto broker = must(Broker::start(reactor, std::move(options)));
   std::printf("ready\n");
   std::fflush(stdout);
   reactor.watch(STDIN_FILENO, EPOLLIN, [&](std::uint32_t) { reactor.stop(); });

@@ -31,7 +31,7 @@ inline Result<std::unique_ptr<Broker>> try_start_broker(
   options.tokens = tokens();
   for (const auto& [key, value] : settings) REQUIRE(options.config.set(key, value).has_value());
   if (change) change(options);
-  return Broker::start(loop.reactor, loop.context, std::move(options));
+  return Broker::start(loop.reactor, std::move(options));
 }
 
 inline std::unique_ptr<Broker> start_broker(

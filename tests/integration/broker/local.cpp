@@ -156,7 +156,7 @@ TEST_CASE("broker: two brokers do not share a socket") {
   LocalBroker host;
   BrokerOptions options;
   options.binds = {host.broker->address()};
-  const auto second = Broker::start(host.loop.reactor, host.loop.context, std::move(options));
+  const auto second = Broker::start(host.loop.reactor, std::move(options));
   REQUIRE_FALSE(second.has_value());
   CHECK(second.error().code() == ErrorCode::io_error);
   TestPeer peer(host.loop, host.endpoint(), launcher_hello());

@@ -1,9 +1,15 @@
 // What ZeroMQ tools hear of a broker.
 #include <doctest/doctest.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 
+#include "common/base/unique_fd.h"
+#include "common/base/unix_address.h"
 #include "tests/support/temp_dir.h"
 #include "tests/world/broker.h"
 #include "tests/world/hello.h"
@@ -85,6 +91,28 @@ struct Fixture {
   zmq::socket_t subscriber;
   std::deque<Heard> heard;
 };
+
+/// While it lives, this process can open 4 more descriptors at most.
+class FewDescriptors {
+ public:
+  FewDescriptors() {
+    REQUIRE(::getrlimit(RLIMIT_NOFILE, &before_) == 0);
+    const UniqueFd next(::dup(STDERR_FILENO));
+    rlimit few = before_;
+    few.rlim_cur = static_cast<rlim_t>(next.get()) + 4;
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &few) == 0);
+  }
+  ~FewDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+  FewDescriptors(const FewDescriptors&) = delete;
+  FewDescriptors& operator=(const FewDescriptors&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+long threads_of_this_process() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
+}
 
 }  // namespace
 
@@ -244,6 +272,33 @@ TEST_CASE("broker_monitor: a subscriber that does not read holds nobody up") {
   CHECK(later->event.sequence == many + 1 + (port_of(*later) - first_port));
 }
 
+TEST_CASE("broker_monitor: libzmq comes with the first tool, once there are descriptors for it") {
+  TempDir dir;
+  Loop loop;
+  zmq::socket_t subscriber(loop.context, zmq::socket_type::sub);
+  subscriber.set(zmq::sockopt::linger, 0);
+  const auto before = threads_of_this_process();
+  auto broker = start_broker(loop, "unix:" + (dir / "b"), {}, [&](BrokerOptions& options) {
+    options.monitor = *HostAddr::parse("unix:" + (dir / "m"));
+    options.tap = *HostAddr::parse("unix:" + (dir / "t"));
+  });
+  CHECK(threads_of_this_process() == before);
+  {
+    const UnixAddress address(dir / "m");
+    const UniqueFd tool(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    REQUIRE(::connect(tool.get(), address.get(), address.size()) == 0);
+    const FewDescriptors few;
+    loop.run_for(100ms);
+    CHECK(threads_of_this_process() == before);
+  }
+  CHECK(loop.until([&] { return threads_of_this_process() > before; }));
+  subscriber.connect("ipc://" + (dir / "m"));
+  subscriber.set(zmq::sockopt::subscribe, "counters");
+  zmq::message_t topic;
+  CHECK(loop.until([&] { return subscriber.recv(topic, zmq::recv_flags::dontwait).has_value(); }));
+  CHECK(topic.to_string() == "counters");
+}
+
 TEST_CASE("broker_monitor: a socket for this user alone, gone with the broker; tcp is refused") {
   TempDir dir;
   Loop loop;
@@ -260,7 +315,7 @@ TEST_CASE("broker_monitor: a socket for this user alone, gone with the broker; t
   BrokerOptions options;
   options.binds = {*HostAddr::parse("unix:" + (dir / "b"))};
   options.monitor = *HostAddr::parse("tcp:127.0.0.1:0");
-  const auto refused = Broker::start(loop.reactor, loop.context, std::move(options));
+  const auto refused = Broker::start(loop.reactor, std::move(options));
   REQUIRE_FALSE(refused.has_value());
   CHECK(refused.error().code() == ErrorCode::configuration_error);
 }

@@ -45,8 +45,7 @@ struct KeyFolder {
   KeyDirectory directory{dir.path().string(), {}};
 };
 
-/// A broker with keys, on a unix socket and on tcp. It has a zmq context of its own, because each
-/// context has one handler of keys (ZAP).
+/// A broker with keys, on a unix socket and on tcp.
 struct SafeHost {
   SafeHost(Loop& its_loop, const KeyFolder& keys, const std::string& ip,
            std::optional<std::uint16_t> known_port = std::nullopt, bool insecure = false,
@@ -61,7 +60,7 @@ struct SafeHost {
     options.keys = keys.directory;
     options.insecure = insecure;
     for (const auto& [key, value] : settings) REQUIRE(options.config.set(key, value).has_value());
-    auto started = Broker::start(loop.reactor, context, std::move(options));
+    auto started = Broker::start(loop.reactor, std::move(options));
     INFO((started ? std::string() : started.error().to_string()));
     REQUIRE(started.has_value());
     broker = std::move(*started);
@@ -73,7 +72,6 @@ struct SafeHost {
 
   TempDir dir;
   Loop& loop;
-  zmq::context_t context{1};
   std::unique_ptr<Broker> broker;
 };
 

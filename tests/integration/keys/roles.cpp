@@ -86,12 +86,11 @@ TEST_CASE(
   KeyFolder keys;
   keys.make(wire::Role::host, "127.0.0.1");
   TempDir dir;
-  zmq::context_t context{1};
   BrokerOptions options;
   options.binds = {*HostAddr::parse("tcp:127.0.0.1:0"), *HostAddr::parse("unix:" + (dir / "b"))};
   options.tokens = tokens();
   options.keys = keys.directory;
-  auto broker = Broker::start(loop.reactor, context, std::move(options));
+  auto broker = Broker::start(loop.reactor, std::move(options));
   REQUIRE(broker.has_value());
   CHECK((*broker)->binds()[0].transport() == Transport::tcp);
   CHECK((*broker)->address() == (*broker)->binds()[0]);
