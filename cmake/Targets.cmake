@@ -39,16 +39,6 @@ function(meshbus_compile_small)
   endforeach()
 endfunction()
 
-# meshbus_start_quickly(PROGRAM...): each has the C++ runtime in it, which takes as long to load as all the rest. Only
-# for programs that need no other library of C++.
-function(meshbus_start_quickly)
-  foreach(target ${ARGN})
-    if(NOT MESHBUS_SANITIZE)
-      target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc)
-    endif()
-  endforeach()
-endfunction()
-
 # meshbus_program(NAME SOURCES...): an executable that ends up in build/PRESET/bin.
 function(meshbus_program name)
   add_executable(${name} ${ARGN})

@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
@@ -49,6 +50,9 @@ struct Arguments {
   std::vector<std::string> settings;
   std::vector<std::string> limits;
 };
+
+/// What the warden takes at most to say how its keeper has ended, or to end itself.
+constexpr std::chrono::milliseconds kWardenSays{500};
 
 /// Ends the process with one line that says why.
 int give_up(int code, const std::string& why) {
@@ -113,11 +117,7 @@ class Program {
     };
     events.ask_upgrade = [this](const std::string& order) { lifeline_.send("upgrade " + order); };
     events.ask_warden = [this](const std::string& order) { lifeline_.send("chaos " + order); };
-    events.why_keeper_lost = [this] {
-      // The warden says so before it ends a keeper that is frozen.
-      on_lifeline();
-      return loss_;
-    };
+    events.why_keeper_lost = [this] { return why_keeper_lost(); };
     events.on_keeper_lost = [this] {
       if (!lifeline_) return end(0);
       os::kill_with_keeper();
@@ -125,6 +125,21 @@ class Program {
       end(give_up(exits::kSoftware, "the keeper is gone, so this agent cannot go on"));
     };
     return events;
+  }
+
+  /// The warden says so before it ends a keeper that is frozen, and when it has reaped one. One
+  /// that is dying itself closes its descriptors one by one: the keeper may hear of that, and end,
+  /// before this agent does.
+  host::KeeperLoss why_keeper_lost() {
+    on_lifeline();
+    const auto until = Reactor::Clock::now() + kWardenSays;
+    while (lifeline_ && !loss_ && !is_told_to_stop_) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Reactor::Clock::now());
+      pollfd watched{lifeline_.fd(), POLLIN, 0};
+      if (left.count() <= 0 || ::poll(&watched, 1, static_cast<int>(left.count())) == 0) break;
+      on_lifeline();
+    }
+    return loss_.value_or(host::KeeperLoss());
   }
 
   void on_lifeline() {
@@ -139,6 +154,10 @@ class Program {
       }
       if (message.word == "frozen") {
         loss_ = {host::KeeperLoss::Why::frozen, std::string(message.rest)};
+        continue;
+      }
+      if (message.word == "keeper") {
+        if (!loss_) loss_ = {host::KeeperLoss::Why::died, "it " + std::string(message.rest)};
         continue;
       }
       if (message.word == "chaos") {
@@ -156,7 +175,8 @@ class Program {
       if (!message.rest.empty() && std::from_chars(message.rest.data(), end, number).ptr == end &&
           number >= 0)
         grace = std::chrono::milliseconds(number);
-      // Not from within the end of the keeper: see why_keeper_lost.
+      is_told_to_stop_ = true;
+      // Not from within the end of the keeper: see why_keeper_lost().
       reactor_.post([this, grace] { stop(grace, "the host is being stopped"); });
     }
   }
@@ -184,8 +204,9 @@ class Program {
   os::Lifeline lifeline_;
   std::chrono::milliseconds grace_;
   UniqueFd signals_;
-  host::KeeperLoss loss_;
+  std::optional<host::KeeperLoss> loss_;
   bool said_ready_ = false;
+  bool is_told_to_stop_ = false;
   int exit_code_ = 0;
   host::HostAgent agent_;
 };

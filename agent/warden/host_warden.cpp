@@ -262,6 +262,7 @@ void Warden::on_exit(RoleName name, const std::string& how) {
   }
   if (name == RoleName::keeper) {
     if (phase == Phase::running) {
+      role(RoleName::agent).lifeline.send("keeper " + how);
       log_.note("the keeper " + how + ": its procs were killed with it; ending the host");
       exit_code_ = kExitSoftware;
     }

@@ -200,6 +200,29 @@ TEST_CASE("meshbus-agent: without its keeper it reports and ends with 70") {
   CHECK(host.wait_exit() == ExitStatus::exited(70));
 }
 
+TEST_CASE("meshbus-agent: how its keeper has ended is what its warden says, or dies of") {
+  const auto reason_after = [](const std::function<void(Host&)>& act) {
+    Host host;
+    CHECK(host.hear() == "ready");
+    auto launcher = host.spawn("echo up; exec sleep 300");
+    host.keeper.process.send_signal(SIGKILL);
+    host.keeper.process.wait_exit(30s);
+    act(host);
+    host.turn_until([&] { return launcher->mesh(host.mesh)[0].exit_report.has_value(); });
+    host.wait_exit();
+    return launcher->mesh(host.mesh)[0].exit_report->reason;
+  };
+  const auto told = reason_after([](Host& host) {
+    host.lifeline.send("ping");
+    host.lifeline.send("keeper was killed by SIGKILL");
+  });
+  CHECK(told.ends_with("has died: it was killed by SIGKILL"));
+  // It closes its descriptors one by one when it dies, that to the keeper before that to the agent.
+  CHECK(reason_after([](Host& host) { host.lifeline.close(); }).starts_with("host lost: "));
+  const auto untold = reason_after([](Host& host) { host.lifeline.send("stop 0"); });
+  CHECK(untold.ends_with("has died"));
+}
+
 TEST_CASE("meshbus-agent: what it cannot start with is said in one line") {
   struct Row {
     std::vector<std::string> arguments;
