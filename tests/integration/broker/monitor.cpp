@@ -1,5 +1,6 @@
 // What ZeroMQ tools hear of a broker.
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -97,7 +98,7 @@ class FewDescriptors {
  public:
   FewDescriptors() {
     REQUIRE(::getrlimit(RLIMIT_NOFILE, &before_) == 0);
-    const UniqueFd next(::dup(STDERR_FILENO));
+    const UniqueFd next(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0));
     rlimit few = before_;
     few.rlim_cur = static_cast<rlim_t>(next.get()) + 4;
     REQUIRE(::setrlimit(RLIMIT_NOFILE, &few) == 0);

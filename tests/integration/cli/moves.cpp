@@ -242,12 +242,14 @@ TEST_CASE(
   kill_hosts(1, 1);
   kill_hosts(2, 0);
   // All ranks have begun for the last time when each of them has been started again.
-  CHECK(wait_until(
+  const bool have_all_begun = wait_until(
       [&] {
         return job.lines("rank 0 attempt ") >= 2 && job.lines("rank 1 attempt ") >= 2 &&
                job.lines("rank 2 attempt ") >= 2 && job.lines("rank 3 attempt ") >= 2;
       },
-      in_time));
+      in_time);
+  INFO(job.process().describe());
+  CHECK(have_all_begun);
   job.check_end();
   CHECK(job.report().at("attempts").empty());
 }

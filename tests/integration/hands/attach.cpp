@@ -58,7 +58,10 @@ TEST_CASE("attach: a rank that takes no input is followed all the same, and that
   std::ofstream(go) << "go";
   CHECK(client.wait_exit(in_time) == ExitStatus::exited(137));
   CHECK(client.out() == "up\nlater\n");
-  CHECK(run_cli(attach_words(work, {"work"})).status == ExitStatus::exited(125));
+  // The others end soon.
+  CHECK(wait_until(
+      [&] { return run_cli(attach_words(work, {"work"})).status == ExitStatus::exited(125); },
+      in_time));
 }
 
 TEST_CASE("attach: one rank that is there, or a mistake that is said") {

@@ -17,7 +17,7 @@ TEST_CASE("file_text: all of a file, and nothing of one that cannot be read") {
   const std::string text("two\nlines \0 and a zero", 22);
   std::ofstream(dir / "file", std::ios::binary) << text;
   CHECK(file_text(dir / "file") == text);
-  std::ofstream(dir / "empty");
+  const std::ofstream empty(dir / "empty");
   CHECK(file_text(dir / "empty").empty());
   CHECK(file_text(dir / "missing").empty());
   CHECK(file_text("/proc/self/stat").starts_with(std::to_string(::getpid())));
