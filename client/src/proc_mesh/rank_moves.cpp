@@ -141,6 +141,9 @@ void RankMoves::find_port(const RestartJudge::Move& move, const Started& started
 void RankMoves::order(const RestartJudge::Move& move, const Started& started) {
   const auto monitor = find_monitor();
   if (monitor == nullptr) return;
+  // The messages name this launcher as it is on the bus when they are sent.
+  if (!connection_.gateway().is_up())
+    return after(kFirstBegunLook, [move, started](RankMoves& self) { self.order(move, started); });
   const auto layout = layout_of(*monitor);
   RestartOrders::Messages messages;
   for (std::uint64_t index = 0; index < layout.hosts.size(); ++index) {
@@ -196,6 +199,9 @@ void follow_moves(ContextCore& core, Connection& connection,
                   const std::shared_ptr<SpawnRecipe>& recipe,
                   const std::shared_ptr<RestartOrders>& orders) {
   const auto moves = std::make_shared<RankMoves>(core, connection, monitor, recipe, orders);
+  orders->set_owner_for([recipe, &connection](const HostAddr& host) {
+    return recipe->name_owner_anew(host, connection);
+  });
   monitor->set_moves({.ask_spare = [moves](const SpareHosts::Pair& pair) { moves->ask(pair); },
                       .move = [moves](const RestartJudge::Move& move) { moves->start(move); }});
 }

@@ -194,6 +194,9 @@ void RestartOrders::on_state(Part part, const Result<ControlMessage>& answer) {
   } else if (!answer && answer.error().code() == ErrorCode::not_exist && !part.moved_from.empty()) {
     // The order has not come there.
     part.is_unclear = false;
+    const auto sent = messages_.find(part.host);
+    if (sent != messages_.end() && owner_for_)
+      sent->second.owner = owner_for_(monitor->mesh().hosts()[part.host]);
     prune(part, *monitor);
   } else if (!answer && !is_unclear(answer.error().code())) {
     prune(part, *monitor);

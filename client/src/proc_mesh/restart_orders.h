@@ -2,8 +2,11 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "client/src/context/connection.h"
@@ -29,6 +32,11 @@ class RestartOrders : public std::enable_shared_from_this<RestartOrders> {
   /// The mesh was resized, or a host has the place of another one: those are the messages of its
   /// new blocks, which know its layout. Also for ranks that it had before.
   void resize(const MeshLayout& layout, Messages added);
+  /// The owner of the mesh for a host that a message has not come to. An agent knows an owner by an
+  /// order that the owner itself has sent: with a message that is older than the launcher's place
+  /// on the bus, the ranks would belong to a launcher that is not there any more.
+  using OwnerFor = std::function<std::string(const HostAddr& host)>;
+  void set_owner_for(OwnerFor owner_for) { owner_for_ = std::move(owner_for); }
   void start(const std::vector<std::uint64_t>& ranks);
   /// Ranks of a lost host, on the host that the mesh has for them now, with these messages: see
   /// resize().
@@ -72,6 +80,7 @@ class RestartOrders : public std::enable_shared_from_this<RestartOrders> {
   Connection& connection_;
   std::weak_ptr<MeshMonitor> monitor_;
   Messages messages_;
+  OwnerFor owner_for_;
 };
 
 /// Has the restarts of that mesh carried out, from its arm() on. Any thread.

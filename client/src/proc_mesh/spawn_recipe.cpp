@@ -199,6 +199,10 @@ Result<wire::CommandT> SpawnRecipe::command_for(const HostAddr& host) {
   return made;
 }
 
+std::string SpawnRecipe::name_owner_anew(const HostAddr& host, const Connection& connection) {
+  return owners_.insert_or_assign(host, connection.self()).first->second;
+}
+
 Result<wire::SpawnProcsT> SpawnRecipe::make(Connection& connection, const MeshMonitor& monitor,
                                             std::uint64_t host, const RankBlock& block) {
   const auto& mesh = monitor.mesh();

@@ -34,6 +34,9 @@ class SpawnRecipe {
   /// What that host of the mesh is sent to start these ranks of its block. Errors: io_error.
   Result<wire::SpawnProcsT> make(Connection& connection, const MeshMonitor& monitor,
                                  std::uint64_t host, const RankBlock& block);
+  /// The owner of the mesh for a host that does not have it, whatever it was told before: this
+  /// launcher as it is on the bus now, which make() names from now on, too.
+  std::string name_owner_anew(const HostAddr& host, const Connection& connection);
   /// What make() makes from now on is for this revision of the mesh's layout.
   void set_revision(std::uint32_t revision) noexcept { revision_ = revision; }
   std::uint32_t revision() const noexcept { return revision_; }
