@@ -151,7 +151,7 @@ Result<void> RoleStarter::start_agent(Role& agent) {
   start.program = libexec_ / "meshbus-agent";
   start.add({"--secret-fd", std::to_string(secret_.get())});
   start.add({"--keeper-fd", std::to_string(agents_keeper_fd_.get())});
-  // Else it waits until the broker serves, and hears the address then.
+  // Without it the agent waits until the broker serves, and hears the address then.
   if (is_served_) start.add({"--host", address_});
   start.add({"--broker", site_.socket()});
   start.add({"--containment", site_.containment()});

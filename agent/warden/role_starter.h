@@ -30,7 +30,7 @@ class RoleStarter {
 
   Result<void> start_keeper(Role& keeper);
   Result<void> start_broker(Role& broker);
-  /// One that is started before the broker serves has to be told the address.
+  /// An agent that is started before the broker serves has to be told the address.
   Result<void> start_agent(Role& agent);
   /// Starts another agent; the keeper gets its socket along the lifeline.
   Result<void> restart_agent(Role& agent, const Role& keeper);

@@ -36,11 +36,6 @@ bool has_descriptors() {
 
 }  // namespace
 
-zmq::context_t& ToolContext::get() {
-  if (!context_) context_.emplace(1);
-  return *context_;
-}
-
 ToolSocket::ToolSocket(Reactor& reactor, ToolContext& context, Options options,
                        Reactor::SocketHandler on_subscription)
     : reactor_(reactor),

@@ -7,6 +7,7 @@
 
 #include <zmq.hpp>
 
+#include "broker/observe/tool_context.h"
 #include "broker/transport/unix_socket.h"
 #include "common/base/bytes.h"
 #include "common/base/unique_fd.h"
@@ -15,16 +16,6 @@
 #include "meshbus/result.h"
 
 namespace meshbus {
-
-/// libzmq for the tool sockets of one broker, from the first tool that connects on: a broker that
-/// nobody looks at has no threads of libzmq.
-class ToolContext {
- public:
-  zmq::context_t& get();
-
- private:
-  std::optional<zmq::context_t> context_;
-};
 
 /// A ZeroMQ XPUB socket at a unix address that only this user's tools reach. What nobody reads is
 /// lost. Until the first tool connects, it is a listening socket that libzmq does not know. Lives
